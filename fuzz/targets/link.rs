@@ -12,9 +12,10 @@
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use hotring_log::wire::{BODY_MAX, FRAME_HEAD_LEN, FrameReader, FrameWriter, Kind};
+use hotring_log::wire::{BODY_MAX, FRAME_HEAD_LEN, FrameReader, FrameWriter, Kind, WIRE_VERSION};
 use hotring_server::{Config, Running, start};
 use libfuzzer_sys::fuzz_target;
 
@@ -24,12 +25,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Longest wait for a first message: none comes if what was sent before is no whole frame.
 const FIRST: Duration = Duration::from_millis(300);
 
+/// Where an answer has its stamp, behind its type, the incarnation, the attempt and the node; and its course, behind
+/// the stamp and the store.
+const STAMP: Range<usize> = 37..61;
+const COURSE: usize = 77;
+
 /// The frames of an input.
 struct Hostile<'a> {
     input: &'a [u8],
     writer: FrameWriter,
     /// What goes over the first bytes of a message's content.
-    names: [u8; 16],
+    names: Vec<u8>,
     /// The next record.
     next: u64,
 }
@@ -123,16 +129,16 @@ impl World {
     /// A hostile replica.
     fn feed(&mut self, input: &[u8]) {
         let mut stream = self.connect();
-        stream.write_all(b"HOTRING.REPLICATE 1 7\r\n").expect("it reads");
+        let request = format!("HOTRING.REPLICATE {WIRE_VERSION} 7\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
         assert_eq!(read_line(&mut stream), "+OK");
         let mut hostile =
-            Hostile { input, writer: FrameWriter::default(), names: [0; 16], next: 1 };
+            Hostile { input, writer: FrameWriter::default(), names: Vec::new(), next: 1 };
         let Some(hello) = hostile.frame() else { return };
         let _ = stream.write_all(&hello);
-        // The stamp is behind the incarnation, the attempt and the node.
         let bytes = first_message(&mut stream, !hostile.input.is_empty());
-        if let Some(stamp) = bytes.get(37..53) {
-            hostile.names.copy_from_slice(stamp);
+        if let Some(stamp) = bytes.get(STAMP) {
+            hostile.names = stamp.to_vec();
         }
         while let Some(frame) = hostile.frame() {
             if stream.write_all(&frame).is_err() {
@@ -160,25 +166,22 @@ impl World {
         let _ = stream.write_all(b"+OK\r\n");
         let hello = first_message(&mut stream, true);
         let mut hostile =
-            Hostile { input, writer: FrameWriter::default(), names: [0; 16], next: 1 };
+            Hostile { input, writer: FrameWriter::default(), names: Vec::new(), next: 1 };
         // Behind the kind and the node come the incarnation and the attempt, with which an answer begins.
         if let Some(names) = hello.get(21..37) {
-            hostile.names.copy_from_slice(names);
+            hostile.names = names.to_vec();
         }
         let (mut is_first, mut replaces) = (true, false);
         while let Some(frame) = hostile.frame() {
+            let body = frame.get(FRAME_HEAD_LEN..).unwrap_or_default();
             // From here on the stamp that the answer has given.
-            if let (true, Some(stamp)) =
-                (is_first, frame.get(FRAME_HEAD_LEN + 37..FRAME_HEAD_LEN + 53))
-            {
-                hostile.names.copy_from_slice(stamp);
+            if let (true, Some(stamp)) = (is_first, body.get(STAMP)) {
+                hostile.names = stamp.to_vec();
             }
             is_first = false;
-            // An announced copy is enough: from then on the replica counts as one with a part of the data.
-            let announces = frame
-                .get(FRAME_HEAD_LEN..)
-                .is_some_and(|body| body.first() == Some(&1) && body.get(69) == Some(&2));
-            replaces |= announces || frame.get(4) != Some(&(Kind::Message as u8));
+            // An announced repair is enough: the replica gives up records for it. A copy must begin.
+            let repairs = body.first() == Some(&1) && body.get(COURSE) == Some(&1);
+            replaces |= repairs || frame.get(4) != Some(&(Kind::Message as u8));
             if stream.write_all(&frame).is_err() {
                 break;
             }
@@ -187,7 +190,8 @@ impl World {
         end(stream);
         let reply = self.ask("PING");
         assert!(reply == "+PONG" || (replaces && reply.starts_with("-LOADING ")), "{reply}");
-        let reply = self.ask("REPLICAOF NO ONE");
+        // By force, as the hostile primary may have said that it is a replica.
+        let reply = self.ask("REPLICAOF NO ONE FORCE");
         if !reply.starts_with("+OK") {
             assert!(
                 replaces && reply.starts_with("-ERR this replica has received only a part"),

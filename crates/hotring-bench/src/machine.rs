@@ -138,17 +138,19 @@ pub fn resident_of(pid: u32) -> Result<u64> {
     resident_at(&format!("/proc/{pid}/statm"))
 }
 
-/// The private memory that the children of a process's main thread have changed, in bytes: for a fork, the pages
-/// copied since.
-pub fn private_dirty_of_children(pid: u32) -> Result<u64> {
+/// The memory that a process and the children of its main thread have in use, in bytes. Pages that they share, as after
+/// a fork, count once (`Pss`). The kernel walks all their pages for it, at which they cannot map or unmap any.
+pub fn memory_of_family(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let children = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    // A child that has ended meanwhile has no memory.
-    let dirty = |child: &str| {
-        let value = field(&format!("/proc/{child}/smaps_rollup"), "Private_Dirty")?;
+    let share = |pid: &str| {
+        let value = field(&format!("/proc/{pid}/smaps_rollup"), "Pss:")?;
         value.trim_end_matches(" kB").trim().parse::<u64>().ok()
     };
-    Ok(children.split_whitespace().filter_map(dirty).sum::<u64>() * 1024)
+    let own =
+        share(&pid.to_string()).context("the kernel does not tell the memory of a process")?;
+    // A child that has ended meanwhile has no memory.
+    Ok((own + children.split_whitespace().filter_map(share).sum::<u64>()) * 1024)
 }
 
 fn resident_at(path: &str) -> Result<u64> {
@@ -202,6 +204,8 @@ mod tests {
         // Far more than the concurrent tests may free meanwhile.
         let block = vec![1_u8; 512 << 20];
         let after = resident_of(std::process::id()).unwrap();
+        let family = memory_of_family(std::process::id()).unwrap();
+        assert!(family >= 256 << 20, "{family}");
         assert!(after >= before + (256 << 20), "{before} to {after} with {} more", block.len());
     }
 

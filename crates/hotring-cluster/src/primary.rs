@@ -278,6 +278,7 @@ impl Primary {
             whole: true,
             repairing: false,
             adopt: false,
+            indirect: false,
             // It acknowledged all there was in its epoch. If the new primary counts it as in sync, nothing is
             // acknowledged since without it: the record says so, or its own handover did.
             caught_up: self.in_sync.is_recorded() || self.is_handed_over,

@@ -23,14 +23,17 @@ pub(crate) struct Relay {
     feed: Feed,
     /// The starts of the nodes that it follows, from the primary down, as far as they are known.
     above: Vec<Incarnation>,
-    /// Whether it follows the primary itself; None before the first answer.
-    is_direct: Option<bool>,
+    /// Whether the node that it follows is the primary itself.
+    leads: bool,
+    /// The last record that may have been acknowledged when that primary first spoke on this connection.
+    goal: Option<Lsn>,
     next_beat: Moment,
 }
 
 impl Relay {
     pub(crate) fn new(now: Moment) -> Self {
-        Relay { feed: Feed::new(now), above: Vec::new(), is_direct: None, next_beat: now }
+        let (leads, goal) = (false, None);
+        Relay { feed: Feed::new(now), above: Vec::new(), leads, goal, next_beat: now }
     }
 
     /// All connections end.
@@ -47,7 +50,20 @@ impl Relay {
             self.end_all();
             self.above = above;
         }
-        self.is_direct = Some(answer.leads);
+        (self.leads, self.goal) = (answer.leads, None);
+    }
+
+    /// Whether the node that is followed is the primary itself.
+    pub(crate) fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// The node that is followed says which record may have been acknowledged. Its first word counts: later records
+    /// are acknowledged only with this replica, if it is in the set.
+    pub(crate) fn aim(&mut self, last: Lsn) {
+        if self.leads {
+            self.goal.get_or_insert(last);
+        }
     }
 }
 
@@ -57,9 +73,15 @@ impl Replica {
         &self.relay.feed
     }
 
-    /// Whether this is a replica of a replica, as far as is known: then it is never in sync.
+    /// Whether the data came by another replica: then it may lack acknowledged writes, until all is there that the
+    /// primary itself had when it was first heard.
     pub fn is_indirect(&self) -> bool {
-        self.relay.is_direct == Some(false)
+        self.copy.indirect
+    }
+
+    /// The data counts as the primary's own once it has come far enough.
+    pub(crate) fn arrive(&mut self) {
+        self.copy.indirect &= self.relay.goal.is_none_or(|goal| self.copy.last < goal);
     }
 
     /// Whether replicas may follow this one now.

@@ -100,6 +100,8 @@ pub struct Held {
     pub repairing: bool,
     /// Whether an operator has just told it to follow, whatever data it has.
     pub adopt: bool,
+    /// Whether the data came by another replica, so that no reply waited for this node to have it.
+    pub indirect: bool,
     /// Whether it has all that was acknowledged while it was primary: see [`Primary::held`]. After a restart:
     /// true if records have the in-sync set, the last epoch is this node's own, and nothing was lost.
     ///
@@ -307,6 +309,8 @@ impl Replica {
         self.highest = self.highest.max(self.seen);
         self.heard = Some(now);
         self.relay.follow(&answer);
+        // What a copy or a repair brings counts once it is there.
+        self.copy.indirect |= phase == Phase::Following && !answer.leads;
         // The same answer, come twice, must not begin a copy again after this connection.
         self.attempts += 1;
         self.link = Some(Link {
@@ -394,7 +398,7 @@ impl Replica {
 
     fn forget_data(&mut self) {
         self.relay.end_all();
-        (self.copy.whole, self.copy.repairing) = (false, false);
+        (self.copy.whole, self.copy.repairing, self.copy.indirect) = (false, false, false);
         self.copy.history = History::new();
         (self.copy.last, self.committed) = (0, 0);
         self.positions = Positions::default();
@@ -437,6 +441,7 @@ impl Replica {
     pub fn applied(&mut self, positions: Positions) {
         self.positions = positions;
         self.copy.last = self.copy.last.max(positions.applied);
+        self.arrive();
         self.acknowledge();
     }
 
@@ -461,6 +466,7 @@ impl Replica {
             whole: true,
             repairing: false,
             adopt: false,
+            indirect: !self.relay.leads(),
             caught_up: false,
         };
         self.positions = Positions { applied: last, ..Positions::default() };
@@ -500,6 +506,10 @@ impl Replica {
     fn beat(&mut self, now: Moment, beat: &Beat) {
         let Some(link) = self.link.as_mut().filter(|link| beat.number > link.beat) else { return };
         link.beat = beat.number;
+        // Of what came before its epoch a primary does not know how much was acknowledged.
+        let first = link.history.last_start().map_or(0, |start| start.first);
+        self.relay.aim(beat.committed.max(first));
+        self.arrive();
         self.heard = Some(now);
         self.bound_until = self.bound_until.max(now + beat.lease.min(Rules::LEASE_MAX));
         self.is_in_sync = beat.member && beat.caught_up;

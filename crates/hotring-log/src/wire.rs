@@ -15,8 +15,8 @@ pub const FRAME_HEAD_LEN: usize = 16;
 /// The longest body of a frame.
 pub const BODY_MAX: usize = 256 << 10;
 
-/// The version of the protocol, which the replica's first command names.
-pub const WIRE_VERSION: u32 = 1;
+/// The version of the protocol, which the replica's first command names. Whatever changes the bytes raises it.
+pub const WIRE_VERSION: u32 = 2;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -167,8 +167,14 @@ impl Writer {
         true
     }
 
-    /// Takes queued records if none are left. After a permanent failure they are dropped.
+    /// Whether there is anything to write, or to try again.
     fn has_work(&mut self) -> bool {
+        let has_records = self.has_records();
+        !self.log.is_lost() && (has_records || self.log.wants_segment() || self.retry_at.is_some())
+    }
+
+    /// Takes queued records if none are left. After a permanent failure they are dropped.
+    fn has_records(&mut self) -> bool {
         if self.group.is_empty() {
             self.first = self.log.take(&mut self.group);
         }
@@ -178,7 +184,7 @@ impl Writer {
             self.log.end_segment_request();
             return false;
         }
-        !self.group.is_empty() || self.log.wants_segment() || self.retry_at.is_some()
+        !self.group.is_empty()
     }
 
     fn write_or_tell(&mut self, now: Duration) {
@@ -278,10 +284,10 @@ impl Writer {
 
     /// Goes on in a new segment behind this record: `keeps` those before it, or none. On a full disk the request stays.
     fn begin_over(&mut self, last: Lsn, keeps: bool, now: Duration) {
-        let is_again = self.retry_at.take().is_some();
+        let is_again = self.retry_at.is_some();
         if keeps {
-            self.write_queue(now);
-            if self.retry_at.is_some() {
+            // What is tried again may be the writing: a segment that it could not begin may have left its file.
+            if !self.write_queue(now) {
                 return;
             }
             self.unsynced.sync();
@@ -293,7 +299,7 @@ impl Writer {
             self.group.reset(0);
         }
         // Its file may be gone or cut, even if a later step fails.
-        self.segment = None;
+        (self.segment, self.retry_at) = (None, None);
         let (storage, id) = (&*self.storage, self.options.id);
         let chain = self.unsynced.restart(last, || match keeps {
             true => cut_behind(storage, id, last).map_err(Trouble::during("cutting the log")),
@@ -324,14 +330,15 @@ impl Writer {
         self.log.has_restarted(last);
     }
 
-    /// Writes all that is queued, unless the disk is full.
-    fn write_queue(&mut self, now: Duration) {
-        while self.has_work() {
+    /// Writes all that is queued. False if the disk is full.
+    fn write_queue(&mut self, now: Duration) -> bool {
+        while self.has_records() {
             self.write_or_tell(now);
             if self.retry_at.is_some() {
-                break;
+                return false;
             }
         }
+        true
     }
 
     /// Frees the preallocated space behind the last record.

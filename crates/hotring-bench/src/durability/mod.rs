@@ -132,8 +132,8 @@ impl Common {
         Data { keys, key_len: KEY_LEN, value_len: self.value_size }
     }
 
-    fn setup<'a>(&self, kind: Kind, log: &'a str, rewrites: Rewrites) -> Setup<'a> {
-        Setup { kind, log: Some(log), rewrites, threads: self.threads }
+    fn setup<'a>(&self, kind: Kind, log: Option<&'a str>, rewrites: Rewrites) -> Setup<'a> {
+        Setup { kind, log, rewrites, threads: self.threads }
     }
 
     /// The servers that can be started. Reports the missing ones.

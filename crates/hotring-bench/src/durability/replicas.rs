@@ -8,9 +8,10 @@ use clap::Args;
 
 use super::figures::Figures;
 use super::snapshot::{LATENCIES, watch_memory};
-use super::subject::{POLL_EVERY, Rewrites, Setup, Subject, Testbed, server_name};
+use super::subject::{Rewrites, Setup, Subject, Testbed, server_name, wait_until};
 use super::{Common, Part};
 use crate::address::Endpoint;
+use crate::machine::memory_of_family;
 use crate::report;
 use crate::resp::{Client, info_field};
 use crate::servers::{CpuTime, Data, Kind, Load, Sample, Scripts, Target};
@@ -21,8 +22,6 @@ use crate::workload::skew::Skew;
 const DRAWN: u64 = 1_000_000;
 /// The log setting of the server that is restarted on its files.
 const LOG: &str = "everysec";
-/// The longest wait for a replica.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 const RATE: &str = "SET/s";
 const CPU: &str = "CPU us a request";
@@ -30,11 +29,11 @@ const CPU: &str = "CPU us a request";
 /// Measure the cost of a replica to its primary, and that of a full copy to a new one
 ///
 /// Connections overwrite values, evenly over all keys. Writes are measured without a replica, with one, and for hotring
-/// also with `ack replicated`; "replica CPU us" is the processor time of the replica's process per write, until it has
-/// applied all. Then a primary is measured at rest and while a new replica takes a full copy at the default rate:
-/// latencies, seconds of the copy, peak of memory above that at the beginning. "load of files" is the time in which
-/// a server with as many keys serves again after a restart on a rewritten log. A copy that is incomplete at the end
-/// of a window is finished without load: windows should be longer than copies.
+/// also with `ack replicated`; processor time is that of a server's process per write, until the replica has applied
+/// all. Then a primary is measured at rest, and while a new replica takes a full copy at the default rate: latencies
+/// until the copy ends, its seconds, and the peak of memory above that at the beginning, sampled each 250 ms alike for
+/// all servers (Pss of the process and its children). Exactly one full copy must have been made. "load of files" is the
+/// time in which a server with as many keys serves again after a restart on a rewritten log.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReplicasArgs {
@@ -53,7 +52,7 @@ pub struct ReplicasArgs {
     /// Seconds per window of writes
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Seconds per window of a copy
+    /// Seconds of each window at rest; that of a copy ends with it
     #[arg(long, default_value_t = 10.0)]
     copy_seconds: f64,
     #[command(flatten)]
@@ -92,11 +91,11 @@ impl Case {
     }
 
     fn start(common: &Common, kind: Kind, mode: Replica, data: &Data) -> Result<Case> {
-        let setup = setup(common, kind, None);
+        let setup = common.setup(kind, None, Rewrites::OnRequest);
         let primary = common.testbed.start(setup, data)?;
         let replica = (mode != Replica::Absent).then(|| {
             let replica = common.testbed.start(setup, &Data { keys: 0, ..*data })?;
-            follow(&primary.target, &replica.target)?;
+            follow(kind, &primary.target, &replica.target)?;
             wait_until_up(&replica.target)?;
             if mode == Replica::Acknowledges {
                 let mut client = Client::connect(&primary.target.address)?;
@@ -110,26 +109,28 @@ impl Case {
         Ok(Case { kind, mode, primary, replica: replica.transpose()? })
     }
 
-    /// Measures a window, and the replica's processor time per request until it has all.
-    fn window(&self, load: &Load, data: &Data, scripts: &Scripts) -> Result<(Sample, Option<f64>)> {
-        let cpu = || self.replica.as_ref().map(|replica| CpuTime::of(pid(replica)?)).transpose();
-        let before = cpu()?;
+    /// Measures a window, and the processor time of primary and replica until the replica has all.
+    fn window(&self, load: &Load, data: &Data, scripts: &Scripts) -> Result<Cost> {
+        let servers: Vec<&Subject> = [&self.primary].into_iter().chain(&self.replica).collect();
+        let cpu = || servers.iter().map(|server| CpuTime::of(server.pid()?));
+        let before: Vec<CpuTime> = cpu().collect::<Result<_>>()?;
         let sample = load.once(&self.primary.target, (data, scripts))?;
         if let Some(replica) = &self.replica {
             wait_until_equal(&self.primary.target, &replica.target)?;
         }
-        let taken = cpu()?.zip(before).map(|(after, before)| after.since(&before));
+        let after: Vec<CpuTime> = cpu().collect::<Result<_>>()?;
         let requests = sample.tally.requests as f64;
-        Ok((sample, taken.map(|taken| taken.as_secs_f64() * 1e6 / requests)))
+        let taken = after.iter().zip(&before).map(|(after, before)| after.since(before));
+        let cpu_us = taken.map(|taken| taken.as_secs_f64() * 1e6 / requests).collect();
+        Ok(Cost { sample, cpu_us })
     }
 }
 
-fn setup<'a>(common: &Common, kind: Kind, log: Option<&'a str>) -> Setup<'a> {
-    Setup { kind, log, rewrites: Rewrites::OnRequest, threads: common.threads }
-}
-
-fn pid(subject: &Subject) -> Result<u32> {
-    subject.target.pid.context("it was started here")
+/// What a window took.
+struct Cost {
+    sample: Sample,
+    /// Microseconds of processor time per request: of the primary, and of its replica.
+    cpu_us: Vec<f64>,
 }
 
 fn endpoint(target: &Target) -> Result<&str> {
@@ -139,11 +140,11 @@ fn endpoint(target: &Target) -> Result<&str> {
     }
 }
 
-/// Tells one server to follow another.
-fn follow(primary: &Target, replica: &Target) -> Result<()> {
+/// Tells one server to follow another of the same kind.
+fn follow(kind: Kind, primary: &Target, replica: &Target) -> Result<()> {
     let (host, port) = endpoint(primary)?.rsplit_once(':').context("an address has a port")?;
     let mut client = Client::connect(&replica.address)?;
-    if primary.version.starts_with("redis") {
+    if kind == Kind::Redis {
         // Otherwise Redis waits five seconds for more replicas, and the copy passes through a file.
         let delay: &[&[u8]] = &[b"CONFIG", b"SET", b"repl-diskless-sync-delay", b"0"];
         Client::connect(&primary.address)?.call(delay)?;
@@ -153,18 +154,9 @@ fn follow(primary: &Target, replica: &Target) -> Result<()> {
     Ok(())
 }
 
-fn poll(mut is_done: impl FnMut() -> Result<bool>) -> Result<()> {
-    let begun = Instant::now();
-    while !is_done()? {
-        ensure!(begun.elapsed() < PATIENCE, "the replica is not ready after {PATIENCE:?}");
-        std::thread::sleep(POLL_EVERY);
-    }
-    Ok(())
-}
-
 fn wait_until_up(replica: &Target) -> Result<()> {
     let mut client = Client::connect(&replica.address)?;
-    poll(|| {
+    wait_until("the link of the replica is up", || {
         let status = info_field(&client.info("replication")?, "master_link_status");
         Ok(status == Some("up".to_string()))
     })
@@ -173,7 +165,7 @@ fn wait_until_up(replica: &Target) -> Result<()> {
 fn wait_until_equal(primary: &Target, replica: &Target) -> Result<()> {
     let (mut ours, mut its) =
         (Client::connect(&primary.address)?, Client::connect(&replica.address)?);
-    poll(|| {
+    wait_until("the replica has applied all", || {
         let sent: Option<u64> = info_field(&ours.info("replication")?, "master_repl_offset");
         let applied: Option<u64> = info_field(&its.info("replication")?, "slave_repl_offset");
         Ok(sent.is_some() && applied >= sent)
@@ -233,10 +225,10 @@ impl ReplicasArgs {
                     let case = &cases[(round + turn) % cases.len()];
                     let name = Case::name(case.kind, case.mode);
                     let window = case.window(&load, &data, &scripts);
-                    let (sample, replica) = window.with_context(|| name.clone())?;
+                    let cost = window.with_context(|| name.clone())?;
                     bar.inc(1);
                     if round > 0 {
-                        add(&mut figures, &name, &sample, replica);
+                        add(&mut figures, &name, &cost);
                     }
                 }
             }
@@ -258,12 +250,14 @@ impl ReplicasArgs {
         let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.copied), 1)?;
         let mut figures = Figures::new(Part::Replicas, self.setting(self.copied, 1));
         let bar = report::progress((self.common.rounds * kinds.len()) as u64, "copies");
-        for _ in 0..self.common.rounds {
-            for &kind in kinds {
+        for round in 0..self.common.rounds {
+            for turn in 0..kinds.len() {
+                // The order rotates, so that no server always follows the same one.
+                let kind = kinds[(round + turn) % kinds.len()];
                 let sending = (&load, &data, &scripts);
                 self.copy(kind, sending, &mut figures).with_context(|| server_name(kind))?;
-                let seconds =
-                    reload(&self.common.testbed, setup(&self.common, kind, Some(LOG)), &data)?;
+                let setup = self.common.setup(kind, Some(LOG), Rewrites::OnRequest);
+                let seconds = reload(&self.common.testbed, setup, &data)?;
                 let name = format!("{}, load of files", server_name(kind));
                 figures.add(&name, "seconds", seconds.as_secs_f64());
                 bar.inc(1);
@@ -286,30 +280,33 @@ impl ReplicasArgs {
         (load, data, scripts): (&Load, &Data, &Scripts),
         figures: &mut Figures,
     ) -> Result<()> {
-        let setup = setup(&self.common, kind, None);
+        let setup = self.common.setup(kind, None, Rewrites::OnRequest);
         let primary = self.common.testbed.start(setup, data)?;
         let replica = self.common.testbed.start(setup, &Data { keys: 0, ..*data })?;
         let (quiet, copying) = copy_names(kind);
         // The first window is a warm-up.
         load.once(&primary.target, (data, scripts))?;
         add_latencies(figures, &quiet, &load.once(&primary.target, (data, scripts))?);
-        let before = primary.resident()?;
-        let stop = AtomicBool::new(false);
+        let (pid, stop) = (primary.pid()?, AtomicBool::new(false));
+        let before = memory_of_family(pid)?;
         let (sample, took, most) = std::thread::scope(|scope| {
-            let remembering = scope.spawn(|| watch_memory(pid(&primary)?, &stop));
+            let remembering = scope.spawn(|| watch_memory(pid, &stop));
             let copying = scope.spawn(|| {
                 let begun = Instant::now();
-                follow(&primary.target, &replica.target)?;
-                wait_until_up(&replica.target)?;
-                anyhow::Ok(begun.elapsed())
+                let copied = follow(kind, &primary.target, &replica.target)
+                    .and_then(|()| wait_until_up(&replica.target));
+                // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
+                stop.store(true, Relaxed);
+                copied.map(|()| begun.elapsed())
             });
-            let sample = load.once(&primary.target, (data, scripts));
+            let sample = load.until(&stop, &primary.target, (data, scripts));
             let took = copying.join().expect("the copying thread panicked");
-            // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
-            stop.store(true, Relaxed);
             let most = remembering.join().expect("the watching thread panicked");
             anyhow::Ok((sample?, took?, most?))
         })?;
+        let stats = Client::connect(&primary.target.address)?.info("stats")?;
+        let copies: Option<u64> = info_field(&stats, "sync_full");
+        ensure!(copies == Some(1), "full copies that were made in place of one: {copies:?}");
         add_latencies(figures, &copying, &sample);
         figures.add(&copying, "seconds", took.as_secs_f64());
         figures.add(&copying, "memory more MB", most.saturating_sub(before) as f64 / 1e6);
@@ -324,13 +321,10 @@ fn copy_names(kind: Kind) -> (String, String) {
     (format!("{name}, quiet"), format!("{name}, full copy"))
 }
 
-fn add(figures: &mut Figures, case: &str, sample: &Sample, replica: Option<f64>) {
-    add_latencies(figures, case, sample);
-    if let Some(taken) = sample.cpu_us {
-        figures.add(case, CPU, taken);
-    }
-    if let Some(taken) = replica {
-        figures.add(case, "replica CPU us", taken);
+fn add(figures: &mut Figures, case: &str, cost: &Cost) {
+    add_latencies(figures, case, &cost.sample);
+    for (figure, taken) in [CPU, "replica CPU us"].into_iter().zip(&cost.cpu_us) {
+        figures.add(case, figure, *taken);
     }
 }
 
@@ -352,7 +346,9 @@ fn reload(testbed: &Testbed, setup: Setup<'_>, data: &Data) -> Result<Duration> 
     let target = Target::start(&plan)?;
     let mut client = Client::connect(&target.address)?;
     client.wait_until_loaded()?;
-    poll(|| Ok(info_field::<u64>(&client.info("persistence")?, "loading") != Some(1)))?;
+    wait_until("all is loaded", || {
+        Ok(info_field::<u64>(&client.info("persistence")?, "loading") != Some(1))
+    })?;
     ensure!(target.held()? == data.keys, "keys are missing after the restart");
     Ok(begun.elapsed())
 }

@@ -124,7 +124,7 @@ impl RestartArgs {
 
     fn round(&self, case: Case, figures: &mut Figures) -> Result<()> {
         let data = self.common.data(self.keys);
-        let setup = self.common.setup(case.kind, case.log(), Rewrites::OnRequest);
+        let setup = self.common.setup(case.kind, Some(case.log()), Rewrites::OnRequest);
         let mut subject = self.common.testbed.start(setup, &data)?;
         self.prepare(&mut subject, case.files)?;
         let Subject { target, folder, .. } = subject;

@@ -9,15 +9,17 @@ use clap::Args;
 use super::figures::Figures;
 use super::subject::{Rewrites, Subject, server_name};
 use super::{Common, Part};
-use crate::machine::{private_dirty_of_children, resident_of};
+use crate::machine::memory_of_family;
 use crate::report;
 use crate::resp::{Client, info_field};
 use crate::servers::{Data, Kind, Load, Sample, Scripts};
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 
-/// The interval of polls for memory and for a running snapshot.
+/// The interval of polls for a running snapshot.
 const POLL_EVERY: Duration = Duration::from_millis(10);
+/// The interval of polls for memory, which cost a server some milliseconds per gigabyte.
+const WATCH_EVERY: Duration = Duration::from_millis(250);
 /// Requests that are drawn in advance and repeated.
 const DRAWN: u64 = 1_000_000;
 /// The log setting, which has the same name in both servers.
@@ -35,11 +37,11 @@ pub(super) const LATENCIES: [(&str, &str, f64); 4] = [
 /// Measure how a snapshot in progress slows down writers, and the memory that it takes
 ///
 /// Connections overwrite values all the time, evenly over all keys. In every second window of time snapshots are
-/// written without a pause (BGSAVE). Memory is that of the process, sampled each 10 ms, and for Redis also the private
-/// memory of its child (Private_Dirty): pages that were copied because one of the two wrote to them. "memory more" is
-/// the peak of a window less the memory at its beginning. "longest pause" is the longest time in which no connection
-/// got an answer. A snapshot that is incomplete at the end of a window is finished without load: windows should be
-/// longer than snapshots.
+/// written without a pause (BGSAVE). Memory is that of the process and its children, sampled each 250 ms alike for all
+/// servers: the sum of their proportional shares (Pss), in which pages that Redis shares with its child count once.
+/// "memory more" is the peak of a window less the memory at its beginning. "longest pause" is the longest time in which
+/// no connection got an answer. A snapshot that is incomplete at the end of a window is finished without load: windows
+/// should be longer than snapshots.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SnapshotArgs {
@@ -97,7 +99,7 @@ impl SnapshotArgs {
         let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.keys), 1)?;
         let mut subjects = Vec::new();
         for &kind in &kinds {
-            let setup = self.common.setup(kind, LOG, Rewrites::OnRequest);
+            let setup = self.common.setup(kind, Some(LOG), Rewrites::OnRequest);
             subjects.push((kind, self.common.testbed.start(setup, &data)?));
         }
         let mut figures = Figures::new(Part::Snapshot, self.setting());
@@ -144,8 +146,8 @@ fn window(
 ) -> Result<()> {
     subject.settle()?;
     let target = &subject.target;
-    let pid = target.pid.context("it was started here")?;
-    let before = memory(pid)?;
+    let pid = subject.pid()?;
+    let before = memory_of_family(pid)?;
     let mut control = Client::connect(&target.address)?;
     let stop = AtomicBool::new(false);
     let (sample, seen) = std::thread::scope(|scope| {
@@ -185,18 +187,13 @@ fn add_figures(case: &str, sample: &Sample, before: u64, seen: &Seen, figures: &
     }
 }
 
-/// Bytes of memory of a server and its children.
-fn memory(pid: u32) -> Result<u64> {
-    Ok(resident_of(pid)? + private_dirty_of_children(pid)?)
-}
-
-/// The peak of memory until `stop`.
+/// The peak of the memory of a server and its children until `stop`.
 pub(super) fn watch_memory(pid: u32, stop: &AtomicBool) -> Result<u64> {
     let mut most = 0;
     // ORDERING: Relaxed, for the reason at the store of `stop`.
     while !stop.load(Relaxed) {
-        most = most.max(memory(pid)?);
-        std::thread::sleep(POLL_EVERY);
+        most = most.max(memory_of_family(pid)?);
+        std::thread::sleep(WATCH_EVERY);
     }
     Ok(most)
 }

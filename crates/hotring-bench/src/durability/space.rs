@@ -77,7 +77,7 @@ impl SpaceArgs {
         let bar = report::progress(steps, "space");
         for _ in 0..self.common.rounds {
             for &case in &cases {
-                let setup = self.common.setup(case.0, LOG, case.1);
+                let setup = self.common.setup(case.0, Some(LOG), case.1);
                 let mut subject = self.common.testbed.start(setup, &data)?;
                 add(&mut figures, &case_name(case, 0), &loaded(&mut subject)?, &data);
                 for number in 1..=self.passes {

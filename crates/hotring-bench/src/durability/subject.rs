@@ -141,15 +141,10 @@ impl Subject {
     pub fn wait_until_idle(&mut self) -> Result<()> {
         const WORK: [&str; 3] =
             ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"];
-        let begun = Instant::now();
-        loop {
+        wait_until("it stops writing", || {
             let info = self.control.info("persistence")?;
-            if WORK.iter().all(|field| info_field::<u64>(&info, field).unwrap_or(0) == 0) {
-                return Ok(());
-            }
-            ensure!(begun.elapsed() < PATIENCE, "it goes on writing for {PATIENCE:?}");
-            std::thread::sleep(POLL_EVERY);
-        }
+            Ok(WORK.iter().all(|field| info_field::<u64>(&info, field).unwrap_or(0) == 0))
+        })
     }
 
     /// Waits until all earlier writes are on the disk.
@@ -158,8 +153,23 @@ impl Subject {
         rustix::fs::syncfs(folder).context("cannot sync the file system")
     }
 
+    /// The server's process.
+    pub fn pid(&self) -> Result<u32> {
+        self.target.pid.context("it was started here")
+    }
+
     /// Bytes of memory that the server's process has in use.
     pub fn resident(&self) -> Result<u64> {
-        machine::resident_of(self.target.pid.context("it was started here")?)
+        machine::resident_of(self.pid()?)
     }
+}
+
+/// Polls until something is so.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begun = Instant::now();
+    while !is_so()? {
+        ensure!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(POLL_EVERY);
+    }
+    Ok(())
 }

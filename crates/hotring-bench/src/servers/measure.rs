@@ -1,5 +1,6 @@
 //! Loads servers and measures them in turn, round by round.
 
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -177,13 +178,38 @@ impl Load {
     }
 
     /// Runs one round on a target that holds the data.
-    pub fn once(&self, target: &Target, (data, scripts): (&Data, &Scripts)) -> Result<Sample> {
+    pub fn once(&self, target: &Target, sending: (&Data, &Scripts)) -> Result<Sample> {
+        self.round(target, sending, None)
+    }
+
+    /// Runs one round without a pace that lasts until the flag is set, on a target that holds the data.
+    pub fn until(
+        &self,
+        stop: &AtomicBool,
+        target: &Target,
+        (data, scripts): (&Data, &Scripts),
+    ) -> Result<Sample> {
+        ensure!(self.rate.is_none() && scripts.repeat, "such a round repeats its requests");
+        self.round(target, (data, scripts), Some(stop))
+    }
+
+    fn round(
+        &self,
+        target: &Target,
+        sending: (&Data, &Scripts),
+        stop: Option<&AtomicBool>,
+    ) -> Result<Sample> {
         allow_files(self.connections)?;
-        let sample = self.round(target, data, scripts);
+        let sample = self.send(target, sending, stop);
         sample.with_context(|| format!("{} failed", target.label()))
     }
 
-    fn round(&self, target: &Target, data: &Data, scripts: &Scripts) -> Result<Sample> {
+    fn send(
+        &self,
+        target: &Target,
+        (data, scripts): (&Data, &Scripts),
+        stop: Option<&AtomicBool>,
+    ) -> Result<Sample> {
         let dialect = data.dialect(target);
         let open = |client: usize| {
             let scripts = scripts.connections.iter().skip(client).step_by(self.clients);
@@ -195,11 +221,10 @@ impl Load {
         let cpu = || target.pid.map(CpuTime::of).transpose();
         let before = cpu()?;
         let start = Instant::now();
+        let time = Until::Time { deadline: start + self.time, repeat: scripts.repeat };
+        let until = stop.map_or(time, Until::Stopped);
         let tally = self.on_threads(target, &mut pools, |client, pool| match self.rate {
-            None => pool.closed_loop(
-                self.depth,
-                Until::Time { deadline: start + self.time, repeat: scripts.repeat },
-            ),
+            None => pool.closed_loop(self.depth, until),
             Some(rate) => pool.open_loop(self.depth, &self.pace(rate, client, start)),
         })?;
         let elapsed = start.elapsed();

@@ -10,6 +10,7 @@
 //! its wake-up would count as latency.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -72,13 +73,15 @@ impl Tally {
 
 /// The end condition of a closed loop.
 #[derive(Clone, Copy, Debug)]
-pub enum Until {
+pub enum Until<'a> {
     /// Each connection has sent one request.
     Once,
     /// The deadline is reached, or without `repeat` all scripts have ended.
     Time { deadline: Instant, repeat: bool },
     /// All scripts have ended.
     End,
+    /// The flag is set. Scripts repeat until then.
+    Stopped(&'a AtomicBool),
 }
 
 /// The schedule of one thread in an open loop.
@@ -259,7 +262,9 @@ fn batch(connection: &Connection<'_>, depth: u64, until: Until, first: bool) -> 
         Until::Once => u64::from(first),
         Until::End => depth.min(connection.left()),
         Until::Time { deadline, .. } if Instant::now() >= deadline => 0,
-        Until::Time { repeat: true, .. } => depth,
+        // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
+        Until::Stopped(flag) if flag.load(Relaxed) => 0,
+        Until::Time { repeat: true, .. } | Until::Stopped(_) => depth,
         Until::Time { repeat: false, .. } => depth.min(connection.left()),
     }
 }
@@ -268,6 +273,7 @@ fn batch(connection: &Connection<'_>, depth: u64, until: Until, first: bool) -> 
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::sync::Arc;
 
     use super::super::content::Content;
     use super::super::dialect::Action;
@@ -346,6 +352,29 @@ mod tests {
         serving.join().unwrap();
         assert_eq!(tally.requests, (DEPTH * BATCHES) as u64);
         assert_eq!(tally.latency.len(), tally.requests);
+    }
+
+    /// The window in which a full copy is measured must not outlast the copy.
+    #[test]
+    fn a_closed_loop_ends_once_it_is_told_to() {
+        const REQUESTS: u64 = 5;
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let (endpoint, serving) = peer(move |mut stream| {
+            let mut request = vec![0; request_len()];
+            for number in 1..=REQUESTS {
+                stream.read_exact(&mut request).unwrap();
+                // ORDERING: Relaxed; the answer publishes it.
+                told.store(number == REQUESTS, Relaxed);
+                stream.write_all(b"+OK\r\n").unwrap();
+            }
+            assert_eq!(stream.read(&mut request).unwrap(), 0, "nothing after the last answer");
+        });
+        let (dialect, script) = (dialect(), [Step::new(Action::Set, 0)]);
+        let until = Until::Stopped(&stop);
+        let tally = pool(&endpoint, &dialect, &script).closed_loop(1, until).unwrap();
+        serving.join().unwrap();
+        assert_eq!(tally.requests, REQUESTS);
     }
 
     #[test]

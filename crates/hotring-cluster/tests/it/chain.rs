@@ -1,10 +1,10 @@
 //! A replica of a replica, without a network, step by step.
 
 use crate::history::{History, Start};
-use crate::ids::{Epoch, Incarnation, Lsn};
-use crate::message::{Ack, Answer, Course, Positions, ToPrimary, ToReplica};
+use crate::ids::{Epoch, Incarnation, Lsn, Moment};
+use crate::message::{Ack, Answer, Course, Positions, ToPrimary, ToReplica, Told};
 use crate::pair::{Pair, at, first_epoch, held, me, node};
-use crate::primary;
+use crate::primary::{self, Primary};
 use crate::relay::ABOVE_MAX;
 use crate::replica::{Act, AnswerRefused, Held, PromoteRefused, Replica};
 use crate::rules::Rules;
@@ -41,13 +41,34 @@ fn acks(replica: &mut Replica) -> Vec<Ack> {
     .collect()
 }
 
-/// The answer of the primary of a pair to its replica.
-fn answer(pair: &mut Pair) -> Answer {
-    let hello = pair.replica.hello(0).unwrap();
-    pair.primary.hello(pair.now, &hello, 1);
-    let acts = pair.primary.acts();
+/// The answer of a primary to a replica.
+fn answer_of(primary: &mut Primary, now: Moment, replica: &mut Replica) -> Answer {
+    primary.hello(now, &replica.hello(0).unwrap(), 1);
+    let acts = primary.acts();
     let [.., primary::Act::Send(_, ToReplica::Answer(answer))] = &acts[..] else { panic!() };
     answer.clone()
+}
+
+/// The answer of the primary of a pair to its replica.
+fn answer(pair: &mut Pair) -> Answer {
+    answer_of(&mut pair.primary, pair.now, &mut pair.replica)
+}
+
+/// The primary of a pair hears this replica, and sends it the beat that is due.
+fn beat(pair: &mut Pair, replica: &mut Replica) {
+    let id = replica.me.node;
+    acks(replica).iter().for_each(|ack| {
+        pair.primary.receive(pair.now, id, &ToPrimary::Ack(*ack));
+    });
+    pair.now += at(250);
+    pair.primary.tick(pair.now, Told::default());
+    for act in pair.primary.acts() {
+        if let primary::Act::Send(to, message) = act
+            && to == id
+        {
+            replica.receive(pair.now, node(1), &message);
+        }
+    }
 }
 
 /// A replica of an in-sync replica has everything, and yet counts nowhere, and learns it.
@@ -76,6 +97,81 @@ fn a_replica_of_a_replica_is_never_in_sync() {
     pair.write(12);
     pair.apply(12);
     assert_eq!(pair.primary.committed(), 11);
+}
+
+fn applied(last: Lsn) -> Positions {
+    Positions { applied: last, ..Positions::default() }
+}
+
+/// The bottom of a chain used to count as a replica of the primary from that one's answer on, though it had nothing of
+/// it yet.
+#[test]
+fn a_replica_counts_as_direct_once_it_has_what_the_primary_had() {
+    let mut pair = Pair::new(vec![]);
+    let start = *pair.primary.history().last_start().unwrap();
+    pair.apply(11);
+    pair.replica.began(start).unwrap();
+    let mut below = replica(3, 7);
+    link(&mut pair.replica, &mut below).unwrap();
+    pair.write(20);
+    let answer = answer_of(&mut pair.primary, pair.now, &mut below);
+    assert_eq!(below.answer(pair.now, answer), Ok(Course::Continue(7)));
+    assert!(below.is_indirect(), "it has what the middle had");
+    below.began(start).unwrap();
+    below.applied(applied(19));
+    assert!(below.is_indirect(), "nobody knows what is acknowledged");
+    beat(&mut pair, &mut below);
+    assert!(below.is_indirect(), "it lacks a record");
+    pair.write(30);
+    below.applied(applied(20));
+    assert!(!below.is_indirect(), "later records are not acknowledged without it");
+    // It follows a replica again.
+    pair.apply(20);
+    link(&mut pair.replica, &mut below).unwrap();
+    assert!(below.is_indirect());
+}
+
+/// A primary does not know how much of what came before its epoch was acknowledged.
+#[test]
+fn a_replica_is_not_direct_before_it_has_the_epoch_of_its_primary() {
+    let mut pair = Pair::new(vec![node(2)]);
+    let mut below = replica(3, 7);
+    link(&mut pair.replica, &mut below).unwrap();
+    let answer = answer_of(&mut pair.primary, pair.now, &mut below);
+    below.answer(pair.now, answer).unwrap();
+    beat(&mut pair, &mut below);
+    assert_eq!(pair.primary.committed(), 10);
+    below.applied(applied(10));
+    assert!(below.is_indirect());
+    below.applied(applied(11));
+    assert!(!below.is_indirect());
+}
+
+/// An operator's order begins the machine of a replica again. It used to forget where the data had come from.
+#[test]
+fn the_data_stays_indirect_in_the_next_machine() {
+    let (mut middle, mut below) = (replica(2, 10), replica(3, 10));
+    link(&mut middle, &mut below).unwrap();
+    let held = Held { adopt: true, ..below.held().clone() };
+    let again = Replica::new(at(20_000), me(3, 103), Rules::default(), None, held);
+    assert!(again.is_indirect());
+}
+
+/// A copy or a repair says where the data came from once it is there.
+#[test]
+fn copied_data_is_as_direct_as_its_source() {
+    let mut pair = Pair::new(vec![]);
+    let mut below = replica(3, 10);
+    for leads in [false, true] {
+        let was_indirect = below.is_indirect();
+        let answer = answer_of(&mut pair.primary, pair.now, &mut below);
+        let stamp = answer.stamp;
+        below.answer(pair.now, Answer { course: Course::FullCopy, leads, ..answer }).unwrap();
+        assert_eq!(below.is_indirect(), was_indirect, "what it has is as before");
+        assert!(below.drop_data(stamp));
+        below.copied(30);
+        assert_eq!(below.is_indirect(), !leads);
+    }
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub fn kept(history: &History, last: Lsn, clean: bool) -> Kept {
 
 pub fn held(history: &History, last: Lsn) -> Held {
     let history = history.clone();
-    let (repairing, adopt, caught_up) = (false, false, false);
-    Held { store: STORE, history, last, whole: true, repairing, adopt, caught_up }
+    let (repairing, adopt, indirect, caught_up) = (false, false, false, false);
+    Held { store: STORE, history, last, whole: true, repairing, adopt, indirect, caught_up }
 }
 
 pub fn first_epoch() -> History {

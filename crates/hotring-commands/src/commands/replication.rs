@@ -1,5 +1,6 @@
 //! REPLICAOF and ROLE: who follows whom.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use hotring_cluster::FailoverRefused;
@@ -35,12 +36,24 @@ pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
     let port = port.ok_or(Failure::text("ERR Invalid master port"))?;
     let host = std::str::from_utf8(host).map_err(|_| Failure::text("ERR Invalid master host"))?;
     let source = Source { host: host.to_string(), port };
-    let is_same = c.server.replication.source().as_deref() == Some(&source);
-    if is_same && !c.server.replication.link_status().awaits_order {
+    let is_same = c.server.replication.source().is_some_and(|present| present.is_at(&source));
+    let gives_up = c.server.replication.link_status().awaits_order;
+    if is_same && !gives_up {
         c.reply.simple("OK Already connected to specified master");
         return Ok(());
     }
-    tracing::warn!(client = c.client.shared.id, primary = %source, "REPLICAOF: this server is a replica");
+    let (client, keys) = (c.client.shared.id, c.server.store.len());
+    match is_same {
+        false => tracing::warn!(
+            client, primary = %source, keys,
+            "REPLICAOF: this server is a replica, and gives up what its primary does not have"
+        ),
+        // Perhaps a tool that says it regularly: then the log must tell where the data went.
+        true => tracing::warn!(
+            client, primary = %source, keys,
+            "REPLICAOF again: this replica gives up the data that it has kept so far for that of its primary"
+        ),
+    }
     c.server.follow(source, c.store);
     c.reply.ok();
     Ok(())
@@ -133,9 +146,14 @@ fn tell_seed(c: &mut Context<'_>) -> Outcome {
 /// Turns the connection into a link. After the reply it speaks the frames of `docs/design/replication-wire.md`.
 pub(crate) fn replicate(c: &mut Context<'_>) -> Outcome {
     let version = parse_i64(c.args.at(1)).ok_or(Failure::NotAnInteger)?;
-    if version != i64::from(WIRE_VERSION) {
+    let older = match version.cmp(&i64::from(WIRE_VERSION)) {
+        Ordering::Equal => None,
+        Ordering::Less => Some("the replica, which keeps its data meanwhile"),
+        Ordering::Greater => Some("this server, to which the replica wants to link"),
+    };
+    if let Some(older) = older {
         return Err(Failure::from(format!(
-            "ERR links of version {version} are not spoken here, but of version {WIRE_VERSION}"
+            "ERR this server speaks version {WIRE_VERSION} of the link, and the replica version {version}: upgrade {older}"
         )));
     }
     if c.server.replication.is_replica() && c.server.replication.redis.is_on() {
@@ -196,6 +214,7 @@ mod tests {
             REPLICAOF no one            -> +OK¶
             REPLICAOF h 7               -> +OK¶
             REPLICAOF h 7               -> +OK Already connected to specified master¶
+            SLAVEOF H 7                 -> +OK Already connected to specified master¶
             ROLE                        -> *5¶$5¶slave¶$1¶h¶:7¶$7¶connect¶:-1¶
             GET k                       -> $1¶1¶
             SET k 2                     -> -READONLY You can't write against a read only replica.¶

@@ -360,6 +360,30 @@ fn writes_are_refused_while_a_thread_is_stalled() {
     assert!(ask("INFO index", NOW).contains("index_stalled_session:none\r\nindex_stalled_bytes:0"));
 }
 
+/// A tool may say REPLICAOF again and again. A replica that keeps its data from a primary with other data gives it up
+/// then, and the log said nothing of that.
+#[test]
+fn replicaof_says_what_is_given_up() {
+    let server = server(Config::default());
+    let (mut executor, mut conversation) = talk(&server);
+    let mut ask = |line: &str| say(&mut executor, &mut conversation, line, NOW);
+    assert_eq!(ask("MSET a 1 b 2"), "+OK\r\n");
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _log = tracing::subscriber::set_default(subscriber.finish());
+    assert_eq!(ask("REPLICAOF h 7"), "+OK\r\n");
+    assert_eq!(lines.that_name("gives up what its primary does not have"), 1);
+    let nothing = "+OK Already connected to specified master\r\n";
+    assert_eq!(ask("REPLICAOF h 7"), nothing);
+    server.replication.update_link(|link| link.await_order());
+    assert_eq!(ask("REPLICAOF h 7"), "+OK\r\n");
+    assert_eq!(lines.that_name("REPLICAOF again: this replica gives up the data"), 1);
+    assert_eq!(lines.that_name("primary=h 7 keys=2"), 2);
+    assert_eq!(ask("REPLICAOF h 7"), nothing, "the order is given");
+    assert_eq!(lines.that_name("REPLICAOF"), 2);
+}
+
 /// Refusals at maxmemory were once counted nowhere and not logged.
 #[test]
 fn refusals_at_maxmemory_are_counted_and_reported() {

@@ -149,6 +149,30 @@ fn a_full_disk_delays_a_cut_and_ends_no_log() {
     }
 }
 
+/// A cut that was requested between the failure of a segment and its second attempt used to end the log for good: the
+/// file that the first attempt had left was in its way.
+#[test]
+fn a_cut_does_not_meet_the_file_of_a_segment_that_failed() {
+    let memory = Memory::new();
+    let mut running = Running::new(&memory, AckWhen::Written, 4096, &Recovered::nothing(1));
+    let kept = running.put(b"a", b"1");
+    running.step();
+    running.put(b"b", &[2; 5000]);
+    memory.fail(Step::Write, 0, 1, ErrorKind::StorageFull);
+    memory.fail(Step::Remove, 0, 1, ErrorKind::StorageFull);
+    running.step();
+    assert!(running.log.trouble().is_some_and(|trouble| trouble.is_temporary));
+    running.log.cut(kept.0);
+    running.step();
+    assert!(running.log.is_restarting(), "it is too early for another attempt");
+    running.steps(11);
+    assert_eq!(running.log.trouble().map(|trouble| trouble.to_string()), None);
+    assert!(!running.log.is_restarting());
+    let new = running.put(b"c", b"3");
+    running.close();
+    assert_eq!(recovered(&memory, 1).unwrap().1, [kept, new]);
+}
+
 /// The writer's thread used to try such a cut again without any pause.
 #[test]
 fn a_cut_on_a_full_disk_is_not_tried_without_a_pause() {

@@ -98,9 +98,10 @@ impl World {
     fn send_again_as_replica(&mut self, n: usize) {
         if let Some((_, shard)) = self.record.clone().filter(|_| !self.is_cut_off(n)) {
             let primary = self.index(shard.primary.node);
-            let is_new = self.nodes[n].follows != Some(primary) && primary != n;
+            let above = self.above(primary, n);
+            let is_new = self.nodes[n].follows != Some(above) && primary != n;
             if is_new {
-                self.nodes[n].follows = Some(primary);
+                self.nodes[n].follows = Some(above);
                 self.following(n).linked = None;
                 self.replica_mut(n).disconnected();
             }

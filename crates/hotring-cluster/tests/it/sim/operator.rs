@@ -205,13 +205,17 @@ impl World {
 
     /// Whom a node must follow: the primary, or in a chain, if it is outside of the set, another replica.
     pub fn above(&self, chief: usize, n: usize) -> usize {
+        let set = match &self.record {
+            Some((_, shard)) => &shard.in_sync,
+            None => &self.nodes[chief].set,
+        };
+        let is_member = |n: usize| set.contains(&self.nodes[n].id);
         let mut others = (0..self.nodes.len()).filter(|other| ![chief, n].contains(other));
-        let is_member = self.nodes[chief].set.contains(&self.nodes[n].id);
         // Never an old primary that may come back as one.
         match others.find(|other| self.nodes[*other].follows == Some(chief)) {
             // Of two that are outside, the first one follows the primary.
-            Some(other) if self.plan.chains && !is_member => {
-                let is_next = other < n || self.nodes[chief].set.contains(&self.nodes[other].id);
+            Some(other) if self.plan.chains && !is_member(n) => {
+                let is_next = other < n || is_member(other);
                 if is_next { other } else { chief }
             }
             _ => chief,

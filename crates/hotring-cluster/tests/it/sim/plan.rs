@@ -57,7 +57,7 @@ impl Plan {
         Plan {
             mode,
             is_forced: seed % 8 == 7,
-            chains: seed % 8 == 6 && n == 3 && mode == Mode::Named,
+            chains: seed % 8 == 6 && n == 3,
             logs: (0..n).map(|_| log(rng)).collect(),
             drift: rng.i64(0..=40),
             lost: if rng.bool() { 0 } else { rng.u64(..100) },

@@ -129,7 +129,7 @@ impl Stats {
     pub fn shows_everything(&self) -> bool {
         let Stats { acked, reads, promotions, handovers, repairs, copies, .. } = *self;
         let steps = [acked, reads, promotions, handovers, repairs, copies, self.set_changes];
-        self.crashes > 0 && steps.iter().all(|count| *count > 0)
+        self.crashes > 0 && self.passed_on > 0 && steps.iter().all(|count| *count > 0)
     }
 }
 
@@ -307,7 +307,7 @@ impl World {
         let me = self.incarnate(n);
         if let Some((_, shard)) = &self.record {
             let primary = self.index(shard.primary.node);
-            self.nodes[n].follows = (primary != n).then_some(primary);
+            self.nodes[n].follows = (primary != n).then(|| self.above(primary, n));
         }
         self.note(|| format!("node {n} starts as {:?}", me.incarnation));
         if self.nodes[n].follows.is_some() {
@@ -343,6 +343,7 @@ impl World {
             whole: !node.is_partial,
             repairing: node.pending.is_some(),
             adopt,
+            indirect: false,
             caught_up: self.record.is_some() && is_own && node.is_clean(node.end),
         };
         self.follow_with(n, me, held);

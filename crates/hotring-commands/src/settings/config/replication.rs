@@ -80,6 +80,11 @@ pub struct Source {
 }
 
 impl Source {
+    /// Whether both are the same address. As in Redis the case of a name does not count.
+    pub(crate) fn is_at(&self, other: &Source) -> bool {
+        self.port == other.port && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
     /// Parses `HOST PORT` or `HOST:PORT`; None for no primary (`no one`, or nothing).
     pub(crate) fn parse(text: &str) -> Result<Option<Source>, String> {
         const WRONG: &str = "must be HOST PORT, or 'no one'";

@@ -37,8 +37,8 @@ pub(crate) const HALF_RECEIVED: &str = "ERR this replica has received only a par
      restart the server without replicaof to begin empty";
 
 /// Why a replica of a replica does not become a primary.
-const BELOW_A_REPLICA: &str = "ERR this server follows a replica: no in-sync-replicas wait for it, and it may lack acknowledged writes. Promote a \
-     replica of the primary, or this one with REPLICAOF NO ONE FORCE";
+const BELOW_A_REPLICA: &str = "ERR the data of this server came by a replica: no in-sync-replicas waited for it, and it may lack acknowledged \
+     writes. Promote a replica of the primary, or this one with REPLICAOF NO ONE FORCE";
 
 /// Why a replica of a Redis does not become a primary.
 pub(crate) const UNFINISHED_COPY: &str = "ERR the copy of the primary's data is unfinished: most keys may be missing. Follow a primary until it is complete, \
@@ -219,6 +219,7 @@ impl Replication {
                 whole: true,
                 repairing: false,
                 adopt: false,
+                indirect: false,
                 caught_up: false,
             });
         }

@@ -149,8 +149,9 @@ impl Roles {
     /// A server without data; `store` identifies the data that it will have.
     pub(super) fn new(me: Identity, store: StoreId, started: Instant) -> Roles {
         let history = Default::default();
-        let (repairing, adopt, caught_up) = (false, false, false);
-        let held = Held { store, history, last: 0, whole: true, repairing, adopt, caught_up };
+        let (repairing, adopt, indirect, caught_up) = (false, false, false, false);
+        let (last, whole) = (0, true);
+        let held = Held { store, history, last, whole, repairing, adopt, indirect, caught_up };
         Roles {
             me,
             started,
@@ -309,7 +310,7 @@ impl Roles {
 
     /// Returns to the state of a server that was never part of anything.
     pub(super) fn be_alone(&mut self, last: Lsn) {
-        let held = self.held(last, false);
+        let held = Held { indirect: false, ..self.held(last, false) };
         self.attached.clear();
         self.role = Role::Alone(held);
     }

@@ -158,12 +158,8 @@ impl<'a> Follower<'a> {
         let group = Arc::new(std::mem::replace(&mut self.pending, rest));
         self.parsed -= done;
         self.wait_for_room().await;
-        self.apply(&group, last)?;
-        // The applier has verified the records.
-        epochs
-            .into_iter()
-            .filter(|at| *at < done)
-            .try_for_each(|at| self.begin_epoch(&group[at..]))?;
+        epochs.retain(|at| *at < done);
+        self.apply(&group, last, &epochs)?;
         self.tell();
         Ok(())
     }
@@ -176,8 +172,13 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Hands whole batches to the log, and applies them.
-    fn apply(&mut self, group: &Arc<Vec<u8>>, last: Lsn) -> Result<(), LinkError> {
+    /// Hands whole batches to the log, and applies them. `epochs` are the places of records that state epochs.
+    fn apply(
+        &mut self,
+        group: &Arc<Vec<u8>>,
+        last: Lsn,
+        epochs: &[usize],
+    ) -> Result<(), LinkError> {
         let server = self.server;
         let _applying = server.replication.lock_applying();
         let (stamp, first) = (self.stamp, self.applier.taken() + 1);
@@ -196,7 +197,9 @@ impl<'a> Follower<'a> {
         self.applier.apply(group, clock::unix_ms()).map_err(unfit)?;
         notify::tell_applied(self.applier.session(), server, &config);
         let _ = self.applier.session().take_effects();
-        Ok(())
+        // The applier has verified the records. Under the same lock: whoever sees that such a record is applied must
+        // find the machine in its epoch.
+        epochs.iter().try_for_each(|at| self.begin_epoch(&group[*at..]))
     }
 
     /// A record that states the epochs was applied.

@@ -309,6 +309,8 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
     async fn send_item(&mut self, item: Item, client: &ClientShared) -> Result<(), LinkError> {
         match item {
             Item::Begin(after, keys) => {
+                // In vain if an epoch has ended the link meanwhile.
+                self.check_attached()?;
                 self.sent = after;
                 let numbers = [after.to_le_bytes(), keys.to_le_bytes()].concat();
                 self.sender.send(Kind::CopyBegin, [&numbers[..]]).await?;

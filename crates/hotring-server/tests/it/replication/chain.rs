@@ -318,9 +318,30 @@ fn a_bottom_is_never_in_sync() {
     assert_eq!(info(&mut middle, "in_sync_replicas"), "0");
     // Its promotion must be forced.
     let refused = bottom.say("REPLICAOF NO ONE").text();
-    assert!(refused.contains("this server follows a replica"), "{refused}");
+    assert!(refused.contains("came by a replica"), "{refused}");
     assert_eq!(info(&mut bottom, "role"), "slave");
     assert_eq!(bottom.say("REPLICAOF NO ONE FORCE"), ok());
+    assert_eq!(bottom.say("SET k mine"), ok());
+}
+
+/// A bottom that was told to follow another server used to count as a replica of the primary before it had met that
+/// one, and from its answer on, though it had nothing of it.
+#[test]
+fn a_bottom_needs_force_until_it_has_what_the_primary_has() {
+    let servers = chain([None; 3], 84);
+    let [mut top, _, mut bottom] = connect(&servers);
+    let proxy = Proxy::new(servers[0].address);
+    let is_refused = |bottom: &mut Wire| {
+        let reply = bottom.say("REPLICAOF NO ONE").text();
+        reply.contains("came by a replica")
+    };
+    proxy.refuse(true);
+    follow(&mut bottom, proxy.port());
+    assert!(is_refused(&mut bottom), "it has met nobody since");
+    write_some(&mut top, 85);
+    proxy.refuse(false);
+    wait_until_even(&mut top, &mut bottom);
+    wait_for("it is direct", || !is_refused(&mut bottom));
     assert_eq!(bottom.say("SET k mine"), ok());
 }
 

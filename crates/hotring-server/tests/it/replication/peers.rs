@@ -9,7 +9,7 @@ use hotring_cluster::{
     Answer, Course, Epoch, Hello, History, Incarnation, NodeId, Stamp, Start, ToPrimary, ToReplica,
 };
 use hotring_commands::state::replication::codec::{self, to_primary_of, to_replica_bytes};
-use hotring_log::wire::{BODY_MAX, FrameReader, FrameWriter, Kind};
+use hotring_log::wire::{BODY_MAX, FrameReader, FrameWriter, Kind, WIRE_VERSION};
 
 use super::{follow, info, wait_for};
 use crate::wire::{Reply, TestServer, ok};
@@ -141,8 +141,13 @@ fn a_replica_that_sends_nonsense_costs_a_link() {
     let primary = TestServer::new();
     let mut p = primary.connect();
     assert_eq!(p.say("SET k 1"), ok());
-    let wrong = p.say("HOTRING.REPLICATE 2 1").text();
-    assert!(wrong.starts_with("ERR links of version 2"), "{wrong}");
+    for (version, whom) in [(WIRE_VERSION - 1, "the replica"), (WIRE_VERSION + 1, "this server")] {
+        let wrong = p.say(&format!("HOTRING.REPLICATE {version} 1")).text();
+        let expected = format!(
+            "ERR this server speaks version {WIRE_VERSION} of the link, and the replica version {version}: upgrade {whom}"
+        );
+        assert!(wrong.starts_with(&expected), "{wrong}");
+    }
     let mut random = Rng::with_seed(7);
     let mut all = vec![
         frame(Kind::Message, b""),
@@ -153,7 +158,7 @@ fn a_replica_that_sends_nonsense_costs_a_link() {
     all.extend((0..10).map(|_| (0..random.usize(16..500)).map(|_| random.u8(..)).collect()));
     for bytes in all {
         let mut stream = TcpStream::connect(primary.address).unwrap();
-        stream.write_all(b"HOTRING.REPLICATE 1 7\r\n").unwrap();
+        stream.write_all(format!("HOTRING.REPLICATE {WIRE_VERSION} 7\r\n").as_bytes()).unwrap();
         let mut answer = [0; 5];
         stream.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"+OK\r\n");

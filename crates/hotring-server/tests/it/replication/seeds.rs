@@ -3,6 +3,7 @@
 use super::{assert_equal, server};
 use crate::wire::{Reply, ok};
 use hotring_commands::settings::config::Secret;
+use hotring_log::wire::WIRE_VERSION;
 use hotring_server::Source;
 
 #[test]
@@ -12,7 +13,7 @@ fn a_new_replica_with_a_password_has_the_order_of_its_primary() {
     for key in 0..200 {
         assert_eq!(p.say(&format!("SET key:{key} 1")), ok());
     }
-    let refused = p.say("HOTRING.REPLICATE 1 SEED").text();
+    let refused = p.say(&format!("HOTRING.REPLICATE {WIRE_VERSION} SEED")).text();
     assert_eq!(refused, "ERR the seed is told over authenticated links only");
     assert_eq!(p.say("ACL SETUSER follower on >pw +hotring.replicate"), ok());
     let Reply::Array(order) = p.say("KEYS *") else { panic!("not a list") };
