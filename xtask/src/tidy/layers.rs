@@ -59,11 +59,14 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["history"],
             &["message", "records"],
             &["feed", "in_sync", "plan"],
-            &["directory"],
-            &["replica", "relay", "succession"],
+            &["directory", "kept"],
+            &["coded"],
+            &["replica", "relay", "succession", "keeper"],
             &["primary", "failover", "membership"],
         ],
     ),
+    // The root has the trait, which all of them implement.
+    ("hotring-coordinator", &[&["log"], &["embedded"]]),
     ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored", "text"]]),
     (
         "hotring-store",
