@@ -2,6 +2,8 @@
 
 mod conformance;
 mod embedded;
+mod etcd;
+mod etcd_server;
 mod remote;
 
 use std::path::{Path, PathBuf};
