@@ -101,6 +101,14 @@ mod variants {
         NoWeights,
         /// A shard may have any load.
         NoBound,
+        /// A transaction takes effect whatever the records' revisions are.
+        IgnoreExpected,
+        /// A change does not raise the revision.
+        SameRevision,
+        /// The records of a lease that is over stay.
+        KeepLeased,
+        /// A watch begins one change too late.
+        SkipChange,
     }
 
     impl Fault {

@@ -1,8 +1,8 @@
 //! Replication and cluster without I/O.
 //!
 //! Replication: epochs, the last point in common of two streams, the primary's acknowledgements and in-sync set,
-//! its right to answer, the replica's choices, and FAILOVER. Cluster: slots, the circle that places them, and
-//! plans of moves.
+//! its right to answer, the replica's choices, and FAILOVER. Cluster: slots, the circle that places them, plans of
+//! moves, and what keeps the records of nodes and shards.
 //!
 //! ```text
 //!            Hello, Ack, Declined, Fenced
@@ -22,12 +22,15 @@
 #[macro_use]
 mod faults;
 mod circle;
+pub mod coded;
 pub mod directory;
 mod failover;
 mod feed;
 mod history;
 mod ids;
 mod in_sync;
+pub mod keeper;
+pub mod kept;
 mod layout;
 mod membership;
 mod message;

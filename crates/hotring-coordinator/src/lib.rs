@@ -18,76 +18,24 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+mod embedded;
+mod etcd;
+mod log;
+mod protocol;
+mod remote;
+mod serve;
+mod wait;
+
+pub use embedded::Embedded;
+pub use etcd::{BadAddress, Etcd, EtcdAddress, EtcdOptions};
 pub use hotring_cluster::Revision;
-
-/// The number of a lease.
-pub type LeaseId = i64;
-
-/// A record with the revision of its last change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The name, without the cluster's prefix.
-    pub name: String,
-    /// The revision of its last change.
-    pub revision: Revision,
-    /// The value.
-    pub value: Vec<u8>,
-}
-
-/// All records of a cluster at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    /// The revision of the moment.
-    pub revision: Revision,
-    /// The records in the order of their names.
-    pub records: Vec<Record>,
-}
-
-/// A change of one record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Writes a record, which ends with the lease if there is one.
-    Put {
-        /// The name.
-        name: String,
-        /// The value.
-        value: Vec<u8>,
-        /// The lease under which it exists.
-        lease: Option<LeaseId>,
-    },
-    /// Removes a record.
-    Delete {
-        /// The name.
-        name: String,
-    },
-}
-
-/// If all these records have these revisions, all these changes are made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Transaction {
-    /// Names with the revisions that they must have; 0 if there must be no such record.
-    pub expect: Vec<(String, Revision)>,
-    /// The changes.
-    pub changes: Vec<Change>,
-}
-
-/// What became of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is through, at this revision.
-    Done(Revision),
-    /// A record had another revision: it did not take effect and never will.
-    Conflict,
-}
-
-/// A lease as the coordinator granted it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// Its number.
-    pub id: LeaseId,
-    /// How long it lives without being kept alive; perhaps longer than asked for.
-    pub ttl: Duration,
-}
+pub use hotring_cluster::kept::{
+    Change, Changed, Lease, LeaseId, Outcome, Record, Snapshot, Transaction,
+};
+pub use log::OpenError;
+pub use protocol::PROTOCOL_VERSION;
+pub use remote::{Remote, Stream};
+pub use serve::serve;
 
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,15 +63,6 @@ pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send +
 /// Changes, in their order. The end of the channel is the end of the watch, for whatever reason.
 pub type Watch = mpsc::Receiver<Changed>;
 
-/// What a watch saw of one revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changed {
-    /// The revision.
-    pub revision: Revision,
-    /// The names with their new values; none for a record that is gone.
-    pub records: Vec<(String, Option<Vec<u8>>)>,
-}
-
 /// What keeps the records. Reads and transactions are linearizable.
 pub trait Coordinator: Send + Sync + 'static {
     /// All records of the cluster.
@@ -141,6 +80,7 @@ pub trait Coordinator: Send + Sync + 'static {
     /// Ends a lease and removes the records under it.
     fn revoke(&self, lease: LeaseId) -> Reply<'_, ()>;
 
-    /// Watches all records from the revision after this one.
+    /// Watches all records from the revision after this one. If changes since then are no longer there, or the
+    /// coordinator has never been at this revision, the watch ends at once.
     fn watch(&self, after: Revision) -> Reply<'_, Watch>;
 }

@@ -68,7 +68,7 @@ pub trait File: Send + Sync {
 }
 
 /// Fills the buffer with the bytes at `at`. An error if the file ends before.
-pub(crate) fn read_all_at(file: &dyn File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
+pub fn read_all_at(file: &dyn File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.read_at(bytes, at) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -59,10 +59,16 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["history"],
             &["message", "records"],
             &["feed", "in_sync", "plan", "moves"],
-            &["directory"],
-            &["replica", "relay", "succession"],
+            &["directory", "kept"],
+            &["coded"],
+            &["replica", "relay", "succession", "keeper"],
             &["primary", "failover", "membership"],
         ],
+    ),
+    // The root has the trait, which all of them implement.
+    (
+        "hotring-coordinator",
+        &[&["log", "protocol", "wait"], &["embedded", "remote"], &["serve", "etcd"]],
     ),
     ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored", "text"]]),
     (

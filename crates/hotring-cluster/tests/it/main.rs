@@ -8,6 +8,9 @@ mod faults;
 #[path = "../../src/circle.rs"]
 #[allow(dead_code)]
 mod circle;
+#[path = "../../src/coded.rs"]
+#[allow(dead_code)]
+mod coded;
 #[path = "../../src/directory.rs"]
 #[allow(dead_code)]
 mod directory;
@@ -26,6 +29,12 @@ mod ids;
 #[path = "../../src/in_sync.rs"]
 #[allow(dead_code)]
 mod in_sync;
+#[path = "../../src/keeper.rs"]
+#[allow(dead_code)]
+mod keeper;
+#[path = "../../src/kept.rs"]
+#[allow(dead_code)]
+mod kept;
 #[path = "../../src/layout.rs"]
 #[allow(dead_code)]
 mod layout;
@@ -65,6 +74,7 @@ mod succession;
 
 mod chain;
 mod guards;
+mod keeping;
 mod layouts;
 mod moving;
 mod pair;
