@@ -26,6 +26,7 @@ pub mod pubsub;
 pub mod push;
 mod reach;
 pub mod replication;
+pub(crate) mod routes;
 pub mod scripts;
 pub mod scrub;
 pub mod server;

@@ -17,6 +17,7 @@ use crate::state::client::{Client, USERS_CHANGED};
 use crate::state::context::ThreadLocals;
 use crate::state::interpreter::NewInterpreter;
 use crate::state::long_values::LongValues;
+use crate::state::routes::Routes;
 use crate::state::server::Server;
 use crate::state::thread_shared::ThreadShared;
 
@@ -69,6 +70,7 @@ impl ThreadState {
                 random: Rng::with_seed(seed),
                 interpreter: None,
                 new_interpreter,
+                routes: server.cluster.as_ref().map(|cluster| Box::new(Routes::new(cluster))),
                 long_values: LongValues::default(),
             },
             config_version,
@@ -151,10 +153,15 @@ impl ThreadState {
         self.server.memcached.flush_if_due(&mut self.store, &self.server.clients.pause, now)
     }
 
-    /// Updates this thread's copy of the settings, and whether a script is slow.
+    /// Updates this thread's copies of the settings and of the table of slots, and whether a script is slow.
     #[inline]
     pub(crate) fn refresh_config(&mut self) {
         let version = self.server.settings.version();
+        if let Some(routes) = &mut self.locals.routes
+            && let Some(cluster) = &self.server.cluster
+        {
+            routes.renew(cluster);
+        }
         if self.server.scripts.slow.any() != self.is_slow {
             self.is_slow = !self.is_slow;
             self.refresh_watched();
