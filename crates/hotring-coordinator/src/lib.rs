@@ -20,6 +20,10 @@ use tokio::sync::mpsc;
 
 mod embedded;
 mod log;
+mod protocol;
+mod remote;
+mod serve;
+mod wait;
 
 pub use embedded::Embedded;
 pub use hotring_cluster::Revision;
@@ -27,6 +31,9 @@ pub use hotring_cluster::kept::{
     Change, Changed, Lease, LeaseId, Outcome, Record, Snapshot, Transaction,
 };
 pub use log::OpenError;
+pub use protocol::PROTOCOL_VERSION;
+pub use remote::{Remote, Stream};
+pub use serve::serve;
 
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -66,7 +66,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     // The root has the trait, which all of them implement.
-    ("hotring-coordinator", &[&["log"], &["embedded"]]),
+    ("hotring-coordinator", &[&["log", "protocol", "wait"], &["embedded", "remote"], &["serve"]]),
     ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored", "text"]]),
     (
         "hotring-store",

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod embedded;
+mod remote;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,236 @@
+//! The messages of the link to an embedded coordinator of another node, and their frames.
+//! `docs/design/coordinator.md` has the bytes.
+//!
+//! The frames are those of replication (`hotring_log::wire`), all of them of the kind for messages; a message longer
+//! than a frame goes on in the next one. The peer is not trusted: a message longer than the limit, or of another form,
+//! ends the connection.
+
+use std::io;
+use std::time::Duration;
+
+use hotring_cluster::coded::{Coded, read_all};
+use hotring_cluster::keeper::BYTES_MAX;
+use hotring_cluster::kept::{NAME_MAX, OPERATIONS_MAX, TRANSACTION_BYTES_MAX};
+use hotring_log::wire::{BODY_MAX, FrameReader, FrameWriter, Kind};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::{Changed, Failure, Lease, LeaseId, Outcome, Revision, Snapshot, Transaction};
+
+/// The version of the protocol, which `HOTRING.COORDINATE` names.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The number by which the answers to a request name it.
+pub(crate) type Id = u64;
+
+/// The longest request: a transaction with the most names and numbers.
+pub(crate) const REQUEST_MAX: usize = TRANSACTION_BYTES_MAX + 64 * OPERATIONS_MAX + NAME_MAX;
+
+/// The longest answer: all records.
+pub(crate) const ANSWER_MAX: usize = 4 * BYTES_MAX;
+
+/// After this time without a request, the client sends a ping, which the server answers.
+pub(crate) const IDLE: Duration = Duration::from_secs(2);
+
+/// After this time without a message of the peer, or in which it takes none, the connection is dead.
+pub(crate) const SILENCE: Duration = Duration::from_secs(8);
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Read,
+    Transact(Transaction),
+    Grant(Duration),
+    KeepAlive(LeaseId),
+    Revoke(LeaseId),
+    Watch(Revision),
+    /// The end of the watch that has this number. No answer.
+    EndWatch,
+    /// A sign of life.
+    Ping,
+}
+
+/// What the server tells about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    Snapshot(Snapshot),
+    Outcome(Outcome),
+    Lease(Lease),
+    /// The lease lives, or is revoked; the watch begins; the answer to a ping.
+    Done,
+    /// The watch saw this.
+    Changed(Changed),
+    /// The watch is over.
+    WatchEnded,
+    Failed(Failure),
+}
+
+impl Coded for Ask {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Ask::Read => 1u8.write(out),
+            Ask::Transact(transaction) => {
+                2u8.write(out);
+                transaction.write(out);
+            }
+            Ask::Grant(ttl) => (3u8, *ttl).write(out),
+            Ask::KeepAlive(lease) => (4u8, *lease).write(out),
+            Ask::Revoke(lease) => (5u8, *lease).write(out),
+            Ask::Watch(after) => (6u8, *after).write(out),
+            Ask::EndWatch => 7u8.write(out),
+            Ask::Ping => 8u8.write(out),
+        }
+    }
+
+    fn read(input: &mut &[u8]) -> Option<Self> {
+        match u8::read(input)? {
+            1 => Some(Ask::Read),
+            2 => Transaction::read(input).map(Ask::Transact),
+            3 => Duration::read(input).map(Ask::Grant),
+            4 => LeaseId::read(input).map(Ask::KeepAlive),
+            5 => LeaseId::read(input).map(Ask::Revoke),
+            6 => Revision::read(input).map(Ask::Watch),
+            7 => Some(Ask::EndWatch),
+            8 => Some(Ask::Ping),
+            _ => None,
+        }
+    }
+}
+
+impl Coded for Tell {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Tell::Snapshot(snapshot) => {
+                1u8.write(out);
+                snapshot.write(out);
+            }
+            Tell::Outcome(outcome) => (2u8, *outcome).write(out),
+            Tell::Lease(lease) => (3u8, *lease).write(out),
+            Tell::Done => 4u8.write(out),
+            Tell::Changed(changed) => {
+                5u8.write(out);
+                changed.write(out);
+            }
+            Tell::WatchEnded => 6u8.write(out),
+            Tell::Failed(Failure::Unknown(why)) => {
+                7u8.write(out);
+                why.write(out);
+            }
+            Tell::Failed(Failure::Refused(why)) => {
+                8u8.write(out);
+                why.write(out);
+            }
+        }
+    }
+
+    fn read(input: &mut &[u8]) -> Option<Self> {
+        match u8::read(input)? {
+            1 => Snapshot::read(input).map(Tell::Snapshot),
+            2 => Outcome::read(input).map(Tell::Outcome),
+            3 => Lease::read(input).map(Tell::Lease),
+            4 => Some(Tell::Done),
+            5 => Changed::read(input).map(Tell::Changed),
+            6 => Some(Tell::WatchEnded),
+            7 => String::read(input).map(|why| Tell::Failed(Failure::Unknown(why))),
+            8 => String::read(input).map(|why| Tell::Failed(Failure::Refused(why))),
+            _ => None,
+        }
+    }
+}
+
+/// Writes messages, each with the number of its request, until there are no more.
+pub(crate) async fn write<M: Coded>(
+    mut to: impl AsyncWrite + Unpin,
+    mut messages: mpsc::Receiver<(Id, M)>,
+) -> io::Result<()> {
+    let (mut frames, mut out) = (FrameWriter::default(), Vec::new());
+    while let Some((id, message)) = messages.recv().await {
+        frame(&mut frames, id, &message, &mut out);
+        // What waits goes along.
+        while out.len() < BODY_MAX {
+            let Ok((id, message)) = messages.try_recv() else { break };
+            frame(&mut frames, id, &message, &mut out);
+        }
+        let written = async {
+            to.write_all(&out).await?;
+            to.flush().await
+        };
+        timeout(SILENCE, written).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        out.clear();
+    }
+    Ok(())
+}
+
+/// Appends the frames of a message.
+fn frame(frames: &mut FrameWriter, id: Id, message: &impl Coded, out: &mut Vec<u8>) {
+    let mut body = Vec::new();
+    id.write(&mut body);
+    message.write(&mut body);
+    let mut rest = &body[..];
+    while let Some((part, behind)) = rest.split_at_checked(BODY_MAX).filter(|(_, b)| !b.is_empty())
+    {
+        let at = frames.begin(out);
+        out.extend_from_slice(part);
+        frames.end(out, at, Kind::Message, true);
+        rest = behind;
+    }
+    frames.message(out, Kind::Message, rest);
+}
+
+/// Reads messages. A call that is dropped loses nothing.
+pub(crate) struct Messages<R> {
+    from: R,
+    frames: FrameReader,
+    /// Bytes that were read, and how many of them have been taken.
+    buffer: Vec<u8>,
+    taken: usize,
+    /// The parts of a message of several frames.
+    message: Vec<u8>,
+    len_max: usize,
+}
+
+impl<R: AsyncRead + Unpin> Messages<R> {
+    pub(crate) fn new(from: R, len_max: usize) -> Self {
+        let (buffer, message) = (Vec::new(), Vec::new());
+        Messages { from, frames: FrameReader::default(), buffer, taken: 0, message, len_max }
+    }
+
+    /// The next message; an error at the end of the stream, too.
+    pub(crate) async fn next<T: Coded>(&mut self) -> io::Result<(Id, T)> {
+        loop {
+            if let Some(message) = self.buffered()? {
+                return Ok(message);
+            }
+            self.buffer.drain(..self.taken);
+            self.taken = 0;
+            if self.from.read_buf(&mut self.buffer).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// The next message that has arrived as a whole.
+    fn buffered<T: Coded>(&mut self) -> io::Result<Option<(Id, T)>> {
+        let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+        loop {
+            let read = self.frames.read(&self.buffer[self.taken..]);
+            let Some((frame, len)) = read.map_err(|error| bad(&error.to_string()))? else {
+                return Ok(None);
+            };
+            if frame.kind != Kind::Message {
+                return Err(bad("the peer sent a frame of another kind"));
+            }
+            if self.message.len() + frame.body.len() > self.len_max {
+                return Err(bad("the peer sent a message that is too long"));
+            }
+            self.message.extend_from_slice(frame.body);
+            self.taken += len;
+            if !frame.more {
+                let message = std::mem::take(&mut self.message);
+                let message = read_all(&message);
+                return message.map(Some).ok_or_else(|| bad("the peer sent an unknown message"));
+            }
+        }
+    }
+}
