@@ -29,6 +29,23 @@ impl Primary {
         }
     }
 
+    /// A node's lease has ended. If it is not attached either, it is removed from the set without further time.
+    pub fn miss(&mut self, node: NodeId) {
+        if self.feed.follower(node).is_none() && self.in_sync.known().contains(&node) {
+            self.unfit.insert(node);
+        }
+    }
+
+    /// Whether this node waits for the record to name its start.
+    pub fn is_claiming(&self) -> bool {
+        matches!(self.state, State::Claiming(_))
+    }
+
+    /// Whether this node is the primary, as far as it knows.
+    pub fn is_serving(&self) -> bool {
+        matches!(self.state, State::Serving)
+    }
+
     pub(crate) fn go_on_claiming(&mut self, now: Moment, outcome: Outcome) {
         let State::Claiming(claim) = &mut self.state else { return };
         let (me, own) = (self.me, self.history.last_start().copied());

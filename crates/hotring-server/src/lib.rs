@@ -27,12 +27,13 @@ pub use hotring_commands::fuzzing;
 pub use hotring_commands::host::files::{NewFile, Special};
 pub use hotring_commands::host::start_error::StartError;
 pub use hotring_commands::settings::config::{
-    AuthClients, Config, LogFormat, LogLevel, LogSettings, MemcachedSettings, OnError, Protocols,
-    ReplicationSettings, SavePoint, Secret, SnapshotSettings, Source, TlsSettings,
+    AuthClients, ClusterSettings, Config, CoordinatorAddress, LogFormat, LogLevel, LogSettings,
+    MemcachedSettings, OnError, Protocols, ReplicationSettings, SavePoint, Secret,
+    SnapshotSettings, Source, TlsSettings,
 };
 pub use hotring_commands::settings::guard::Guard;
 pub use hotring_commands::settings::{
     Change, Counterpart, Setting, counterpart, find as find_setting, is_for_research, settings,
     toml_value,
 };
-pub use run::{Running, run, start};
+pub use run::{Running, run, start, start_in};

@@ -60,7 +60,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["message", "records"],
             &["feed", "in_sync", "plan", "moves"],
             &["directory", "kept"],
-            &["coded"],
+            &["coded", "founding"],
             &["replica", "relay", "succession", "keeper"],
             &["primary", "failover", "membership"],
         ],

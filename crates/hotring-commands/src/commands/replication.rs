@@ -16,6 +16,12 @@ use crate::state::replication::link::LinkStage;
 /// Begins to follow a primary, or ends that. The link's task does the rest; its progress is in INFO and ROLE.
 pub(crate) fn replicaof(c: &mut Context<'_>) -> Outcome {
     let (host, port) = (c.args.at(1), c.args.at(2));
+    if c.server.cluster.is_some() {
+        return Err(Failure::text(
+            "ERR REPLICAOF not allowed in cluster mode: the coordinator's records say who follows whom, see 'hotring \
+             cluster'",
+        ));
+    }
     let is_forced = match c.args.len() {
         3 => false,
         4 if c.args.at(3).eq_ignore_ascii_case(b"force") => true,
@@ -75,14 +81,14 @@ pub(crate) fn failover(c: &mut Context<'_>) -> Outcome {
     if c.server.replication.is_replica() {
         return Err(Failure::text("ERR FAILOVER is not valid when server is a replica."));
     }
-    let to = to.as_ref().map(|to| (to.host.as_str(), to.port));
+    let to = to.as_ref().map(|to| c.server.node_at(&to.host, to.port));
     c.server.replication.fail_over(to, timeout, force, log).map_err(|why| {
         Failure::text(match (why, to) {
             (FailoverRefused::NotNow, _) => "ERR FAILOVER already in progress.",
             (FailoverRefused::NoReplica, None) => "ERR FAILOVER requires connected replicas.",
             (FailoverRefused::NoReplica, _) => "ERR FAILOVER target HOST and PORT is not a replica.",
             (FailoverRefused::NotInSync, _) => {
-                "ERR FAILOVER target is not among in-sync-replicas and may lack acknowledged writes."
+                "ERR FAILOVER target is not among the in-sync replicas and may lack acknowledged writes."
             }
             (FailoverRefused::NeedsTargetAndTime, _) => FORCE_NEEDS,
         })
@@ -170,7 +176,7 @@ pub(crate) fn replicate(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn role(c: &mut Context<'_>) -> Outcome {
-    let Some(source) = c.server.replication.source() else {
+    let Some(source) = c.server.replication.shown_source() else {
         let replicas = c.server.replication.replicas();
         c.reply.array(3);
         c.reply.bulk(b"master");

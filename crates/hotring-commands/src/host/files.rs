@@ -105,7 +105,10 @@ impl NewFile {
 }
 
 /// Replaces the contents of the regular file at `path`, or creates the file.
-pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// As [`NewFile::create`] and [`NewFile::publish`].
+pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = NewFile::create(path, Special::Refuse)?;
     file.write(text)?;
     file.publish()

@@ -20,6 +20,7 @@ use crate::state::pause::Paused;
 use crate::state::persist::Persist;
 use crate::state::process::Process;
 use crate::state::push::Push;
+use crate::state::reign::Reign;
 use crate::state::replication::roles::Task;
 use crate::state::replication::{HALF_RECEIVED, Names, Replication, UNFINISHED_COPY};
 use crate::state::scripts::Scripts;
@@ -46,6 +47,8 @@ pub struct Server {
     pub replication: Replication,
     /// The cluster to which the server belongs.
     pub cluster: Option<Cluster>,
+    /// Whether this node of a cluster will know after a restart that it lost nothing.
+    pub reign: Reign,
     pub tasks: Tasks,
     pub push: Push,
     /// The cached scripts.
@@ -71,6 +74,8 @@ pub struct Parts {
     pub names: Names,
     /// The name of this node, if it belongs to a cluster.
     pub node: Option<NodeId>,
+    /// The note by which such a node knows after a restart that it lost nothing.
+    pub reign: Reign,
     /// Sets the level of the server's own log.
     pub log_level: SetLogLevel,
 }
@@ -93,6 +98,7 @@ impl Parts {
             run_id: "0".repeat(40),
             names: Names::unconnected(),
             node: None,
+            reign: Reign::default(),
             log_level: Box::new(|_| {}),
         }
     }
@@ -116,6 +122,7 @@ impl Server {
             persist: Persist::new(config),
             replication: Replication::new(config, parts.names, clock::monotonic()),
             cluster: parts.node.map(Cluster::new),
+            reign: parts.reign,
             tasks: Tasks::default(),
             push,
             scripts: Scripts::default(),
@@ -166,6 +173,12 @@ impl Server {
         changed.log.check_after(&config.log).map_err(failed)?;
         changed.replication.check().map_err(failed)?;
         changed.limit_memory(&self.store).map_err(failed)?;
+        if changed.log.when != config.log.when {
+            let failed = |why| {
+                format!("ERR CONFIG SET failed: cannot note that a restart may lose writes: {why}")
+            };
+            self.reign.change(changed.log.when).map_err(failed)?;
+        }
         self.persist.durability.change(&changed.log);
         if let Some(backlog) = self.persist.durability.backlog() {
             backlog.set_max(changed.replication.backlog_max as u64);
@@ -200,7 +213,7 @@ impl Server {
         let _alone = self.settings.lock_changing();
         // Received records of the previous primary must not come between.
         let _applying = self.replication.lock_applying();
-        self.set_source(Some(source));
+        self.set_source(Some(source), true);
         session.switch_log(true);
         let last = session.switch_role(Role::Replica, clock::unix_ms());
         let stream = self.persist.durability.stream().map(|log| &**log);
@@ -245,26 +258,40 @@ impl Server {
                 self.follow(source, session);
                 self.resume_writes();
             }
+            Task::TakeOver(from) => self.take_over(*from, session),
+            Task::StepDown => self.step_down(session),
         }
     }
 
-    fn resume_writes(&self) {
+    pub(super) fn resume_writes(&self) {
         self.clients.pause.end();
         self.settings.renew();
         self.clients.all().iter().for_each(|client| client.wake());
     }
 
-    /// Becomes a primary, because the primary hands its role over.
+    /// Becomes a primary, because the primary hands its role over, or the records say so.
     pub fn take_over(&self, from: TakeOver, session: &mut Session) {
         let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
+        self.take_over_locked(from, session);
+    }
+
+    /// The same, by a caller that has locked both.
+    pub(super) fn take_over_locked(&self, from: TakeOver, session: &mut Session) {
         let Some(log) = self.persist.durability.stream() else { return };
+        let epoch = from.epoch.0;
         self.replication.take_over(session, from, log);
+        self.serve_as_primary(session);
+        tracing::warn!(epoch, "this server is the primary of its data");
+    }
+
+    /// Accepts writes, because an epoch of this server has begun.
+    pub(super) fn serve_as_primary(&self, session: &mut Session) {
+        self.note_reign();
         session.follow(true);
         session.switch_role(Role::Primary, clock::unix_ms());
-        self.set_source(None);
+        self.set_source(None, false);
         self.tasks.expirer.wake();
-        tracing::warn!("this server is a primary: the old one has handed its role over");
     }
 
     /// Becomes a primary with the data that it has.
@@ -296,17 +323,22 @@ impl Server {
         }
         session.follow(is_followed);
         session.switch_role(Role::Primary, clock::unix_ms());
-        self.set_source(None);
+        self.set_source(None, false);
         self.tasks.expirer.wake();
         Ok(())
     }
 
-    /// Changes the primary to follow, also in the settings, with which each thread learns of the role.
-    fn set_source(&self, source: Option<Source>) {
-        let mut config = (*self.settings.config()).clone();
-        config.replication.source = source.clone();
+    /// Changes the primary to follow, also in the settings unless records say it. Each thread learns of the role with
+    /// the settings.
+    pub(super) fn set_source(&self, source: Option<Source>, is_replica: bool) {
+        let config = self.settings.config();
+        self.replication.set_source(source.clone(), is_replica);
+        if config.replication.is_recorded() {
+            return self.settings.renew();
+        }
+        let mut config = (*config).clone();
+        config.replication.source = source;
         config.changed.insert("replicaof");
-        self.replication.set_source(source);
         self.settings.replace(config);
     }
 

@@ -14,8 +14,8 @@ use hotring_commands::state::client::ClientShared;
 use hotring_commands::state::facts::{human, rss_bytes};
 use hotring_commands::state::hot_keys::{HotKey, SPANS, hottest, notes};
 use hotring_commands::state::loading::Stage;
+use hotring_commands::state::replication::attached::ReplicaStatus;
 use hotring_commands::state::replication::link::{Copied, LinkStage, LinkStatus};
-use hotring_commands::state::replication::roles::ReplicaStatus;
 use hotring_commands::state::scrub::Phase;
 use hotring_commands::state::snapshots::SnapshotStatus;
 

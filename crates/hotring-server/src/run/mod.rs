@@ -4,7 +4,7 @@
 //! for random numbers.
 
 mod logger;
-use std::fmt::Write as _;
+mod names;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use hotring_cluster::{Identity, Incarnation, NodeId};
+use hotring_coordinator::Coordinator;
 use hotring_log::{Disk, Id, Storage, stored_id};
 use hotring_store::index::Config as IndexConfig;
 use hotring_store::{EvictionPolicy, Options, Store};
@@ -28,6 +28,7 @@ use crate::net::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::net::worker;
 use crate::tasks::background;
 use crate::tasks::bound;
+use crate::tasks::cluster::farewell::hand_over;
 use crate::tasks::deadline;
 use crate::tasks::expire;
 use crate::tasks::load;
@@ -37,10 +38,10 @@ use crate::tasks::write_log;
 use hotring_commands::host::clock;
 use hotring_commands::host::start_error::StartError;
 use hotring_commands::host::threads::{self, spawn};
-use hotring_commands::settings::config::{Config, LogFormat, LogLevel};
+use hotring_commands::settings::config::{Config, CoordinatorAddress, LogFormat, LogLevel};
 use hotring_commands::state::memcached as memcached_state;
-use hotring_commands::state::replication::Names;
 use hotring_commands::state::server::{Parts, Server};
+use names::{Membership, names, random_id, random_u64, run_id};
 
 /// The name of the thread that grows the index, on which no operation waits.
 const EXPANDER: &str = "hotring-expand";
@@ -94,6 +95,12 @@ impl Running {
         self.server.stop();
     }
 
+    /// Hands the role of a cluster's primary over to a replica, if there is one: to be called before
+    /// [`stop`](Self::stop), so that its shard goes on at once. Blocks meanwhile.
+    pub fn hand_over(&self) {
+        hand_over(&self.server);
+    }
+
     /// Reloads the files that the settings name: users, certificates, keys.
     pub fn reload(&self) {
         self.server.reload();
@@ -118,8 +125,13 @@ impl Running {
             }
         };
         join(self.threads);
-        self.server.persist.durability.close();
+        let durability = &self.server.persist.durability;
+        durability.close();
         join(self.log_threads);
+        let is_whole = durability.log().is_some_and(|log| log.synced() >= log.handed());
+        if is_whole && let Err(why) = self.server.reign.close() {
+            tracing::warn!("after a restart this node may have to wait for another primary: {why}");
+        }
         self.server.persist.loading.failure().map_or(Ok(()), |why| Err(StartError::new(why)))
     }
 }
@@ -131,6 +143,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     start_with(config, Box::new(|_| {}), &Disk::open)
 }
 
+/// As [`start`], as a node of the cluster whose records this coordinator keeps, whatever the settings name.
+pub fn start_in(config: Config, coordinator: Arc<dyn Coordinator>) -> Result<Running, StartError> {
+    prepare(config, Box::new(|_| {}), &Disk::open, Some(coordinator))?.load()
+}
+
 /// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the server log, writes `notes` to it,
 /// and prints a greeting.
 pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
@@ -138,7 +155,7 @@ pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
     let log_level = logger::start(config.log_level, config.log_format);
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     let log_format = config.log_format;
-    serve(prepare(config, log_level, &Disk::open)?, log_format)?;
+    serve(prepare(config, log_level, &Disk::open, None)?, log_format)?;
     tracing::info!("bye");
     Ok(())
 }
@@ -199,7 +216,10 @@ fn stop_on_signal(server: Arc<Server>, kind: SignalKind, name: &'static str) {
     tokio::task::spawn_local(async move {
         signals.recv().await;
         tracing::info!("{name}: finishing what has arrived; again to stop at once");
-        server.stop();
+        tokio::task::spawn_blocking(move || {
+            hand_over(&server);
+            server.stop();
+        });
         signals.recv().await;
         std::process::exit(130);
     });
@@ -221,7 +241,7 @@ pub(crate) fn start_with<S: Storage + 'static>(
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
     open: &dyn Fn(PathBuf) -> io::Result<S>,
 ) -> Result<Running, StartError> {
-    prepare(config, log_level, open)?.load()
+    prepare(config, log_level, open, None)?.load()
 }
 
 /// A server whose threads run, but that has not read its data yet.
@@ -258,7 +278,11 @@ pub(crate) fn prepare<S: Storage + 'static>(
     mut config: Config,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
     open: &dyn Fn(PathBuf) -> io::Result<S>,
+    coordinator: Option<Arc<dyn Coordinator>>,
 ) -> Result<Prepared, StartError> {
+    if coordinator.is_some() {
+        config.replication.cluster.coordinator.get_or_insert(CoordinatorAddress::Embedded);
+    }
     if config.threads == 0 {
         config.threads = std::thread::available_parallelism().map_or(1, usize::from);
     }
@@ -288,6 +312,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     }
     let disk = config.log.is_on.then(|| open(config.log.data.clone())).transpose();
     let disk = disk.map_err(|why| cannot_open(&why))?;
+    let membership = Membership::of(&config, coordinator, &addresses, &tls_addresses)?;
     let id = match disk.as_ref().and_then(|disk| stored_id(disk)) {
         Some(id) => id,
         None => replicate::seed_of_primary(&config).map_or_else(random_id, Ok)?,
@@ -317,14 +342,16 @@ pub(crate) fn prepare<S: Storage + 'static>(
         .map_err(|e| StartError::new(format!("cannot start: {e}")))?;
     config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     store.date_accesses(clock::unix_ms());
+    let (names, reign) = names(id, &config)?;
     let server = Arc::new(Server::new(Parts {
         store,
         addresses,
         memcached: memcached_state::Shared::new(memcached_addresses, &config.memcached)?,
         unix_path: config.unixsocket.clone(),
         run_id: run_id()?,
-        names: names(id)?,
-        node: None,
+        node: membership.as_ref().map(|_| names.me.node),
+        names,
+        reign,
         log_level,
         config,
     }));
@@ -340,6 +367,9 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let tls = tls.into_iter().map(|listener| (listener, Incoming::Tls as listen::Spoken));
     let other = memcached.into_iter().map(|l| (l, Incoming::Memcached as listen::Spoken));
     let mut threads = start_threads(&server, plain.chain(tls).chain(other).collect(), unix)?;
+    if let Some(membership) = membership {
+        threads.push(membership.start(&server)?);
+    }
     if let Some(listener) = admin {
         threads.push(start_admin(&server, listener)?);
     }
@@ -519,34 +549,6 @@ fn raise_file_limit(config: &mut Config) {
             config.maxclients
         );
     }
-}
-
-fn random_id() -> Result<Id, StartError> {
-    let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
-    Ok(id.try_into().expect("two times eight bytes"))
-}
-
-fn random_u64() -> Result<u64, StartError> {
-    getrandom::u64().map_err(|e| StartError::new(format!("cannot get random numbers: {e}")))
-}
-
-/// New names for replication, of a server whose hash this id seeds.
-fn names(seed: Id) -> Result<Names, StartError> {
-    let node: Vec<u8> =
-        [random_u64()?, random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
-    let node = NodeId(*node.first_chunk().expect("three numbers have 24 bytes"));
-    let me = Identity { node, incarnation: Incarnation(random_u64()?) };
-    Ok(Names { me, store: random_id()?, seed, stream: run_id()? })
-}
-
-/// 40 hexadecimal digits, as in Redis.
-fn run_id() -> Result<String, StartError> {
-    let mut id = String::new();
-    for _ in 0..3 {
-        write!(id, "{:016x}", random_u64()?).expect("writing to a string cannot fail");
-    }
-    id.truncate(40);
-    Ok(id)
 }
 
 /// Says whether the data survives the process.

@@ -2,6 +2,7 @@
 
 pub(crate) mod background;
 pub(crate) mod bound;
+pub(crate) mod cluster;
 pub(crate) mod deadline;
 pub(crate) mod expire;
 pub(crate) mod load;

@@ -9,6 +9,7 @@ mod bad_input;
 mod blocking;
 mod bypass;
 mod clients;
+mod cluster;
 mod databases;
 mod differential;
 mod differential_acl;

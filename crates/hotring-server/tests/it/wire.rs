@@ -2,10 +2,12 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hotring_coordinator::Coordinator;
 use hotring_protocol::{Reply as Received, ReplyReader};
-use hotring_server::{Config, Running, start};
+use hotring_server::{Config, Running, StartError, start, start_in};
 
 /// A reply that takes longer fails the test.
 const READ_MAX: Duration = Duration::from_secs(20);
@@ -22,6 +24,18 @@ impl TestServer {
     }
 
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::by(start, change)
+    }
+
+    /// A node of the cluster whose records this coordinator keeps.
+    pub fn in_cluster(coordinator: Arc<dyn Coordinator>, change: impl FnOnce(&mut Config)) -> Self {
+        Self::by(|config| start_in(config, coordinator), change)
+    }
+
+    fn by(
+        start: impl FnOnce(Config) -> Result<Running, StartError>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let listen = vec!["127.0.0.1:0".to_string()];
         let mut config = Config { listen, threads: 2, ..Config::default() };
         change(&mut config);
@@ -46,6 +60,11 @@ impl TestServer {
     /// The same, if it must be served.
     pub fn admin(&self) -> SocketAddr {
         self.admin_address().expect("the setting admin asks for it")
+    }
+
+    /// The server itself.
+    pub fn running(&self) -> &Running {
+        self.running.as_ref().expect("runs until dropped")
     }
 
     /// Stops the server and waits for its end.

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Facts, field};
+use crate::state::replication::attached::ReplicaStatus;
 use crate::state::replication::link::{Copied, LinkStatus};
-use crate::state::replication::roles::ReplicaStatus;
 
 pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
     let replication = &f.server.replication;
-    match replication.source() {
+    match replication.shown_source() {
         None => field(text, "role", "master"),
         Some(source) => {
             field(text, "role", "slave");

@@ -1,5 +1,6 @@
 //! The values of all settings of a server. `settings` names each setting and reads the values from their sources.
 
+mod cluster;
 mod list;
 mod log;
 mod memcached;
@@ -19,10 +20,11 @@ use crate::settings::engine::IndexSettings;
 use crate::settings::guard::Guard;
 use crate::settings::passive::Given;
 
+pub use cluster::{ClusterSettings, CoordinatorAddress};
 pub use log::{LogSettings, OnError, SavePoint, SnapshotSettings};
 pub use memcached::MemcachedSettings;
 pub(crate) use notify::Notify;
-pub use replication::{ReplicationSettings, Source, Unknown};
+pub use replication::{RECORDED, ReplicationSettings, Source, Unknown};
 pub use secret::Secret;
 pub use tls::{AuthClients, Protocols, TlsSettings};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hotring_cluster::Rules;
 
-use crate::settings::config::Secret;
+use crate::settings::config::{ClusterSettings, Secret};
 
 /// The settings of replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,20 +24,23 @@ pub struct ReplicationSettings {
     pub copy_rate: usize,
     /// Seconds of silence after which either side closes the link.
     pub timeout_s: u64,
-    /// Whether a write is acknowledged only once the in-sync replicas have applied it.
-    pub is_replicated: bool,
-    /// The replicas that must have a write before it is acknowledged, if `is_replicated`.
+    /// Whether a write is acknowledged only once the in-sync replicas have applied it; None for what is usual.
+    pub replicated: Option<bool>,
+    /// The replicas that must have a write before it is acknowledged, if writes are replicated.
     pub in_sync: Vec<Source>,
     /// Writes are refused while fewer of `in_sync` follow.
     pub min_in_sync: usize,
-    /// Milliseconds for which an answered beat binds a replica; a beat is due each eighth of it.
-    pub lease_ms: u64,
-    /// Milliseconds that a replica may be behind without being missed.
-    pub in_sync_lag_ms: u64,
+    /// Milliseconds for which an answered beat binds a replica, a beat being due each eighth of it; None for what is
+    /// usual.
+    pub lease_ms: Option<u64>,
+    /// Milliseconds that a replica may be behind without being missed; None for what is usual.
+    pub in_sync_lag_ms: Option<u64>,
     /// The treatment of what a Redis primary has, and this server has not.
     pub unknown: Unknown,
     /// The rank of this server when a replica is chosen for promotion; 0 means never.
     pub priority: u32,
+    /// The settings of a node of a cluster.
+    pub cluster: ClusterSettings,
 }
 
 impl Default for ReplicationSettings {
@@ -50,16 +53,21 @@ impl Default for ReplicationSettings {
             backlog_max: 64 << 20,
             copy_rate: 256 << 20,
             timeout_s: 60,
-            is_replicated: false,
+            replicated: None,
             in_sync: Vec::new(),
             min_in_sync: 0,
-            lease_ms: 8_000,
-            in_sync_lag_ms: 2_000,
+            lease_ms: None,
+            in_sync_lag_ms: None,
             unknown: Unknown::Stop,
             priority: 100,
+            cluster: ClusterSettings::default(),
         }
     }
 }
+
+/// Why an operator cannot say whom a node of a cluster follows, or which replicas are in sync.
+pub const RECORDED: &str = "the coordinator's records say whom a node of a cluster follows and which replicas are in sync, \
+     not replicaof and in-sync-replicas: see 'hotring cluster'";
 
 /// The treatment of what a Redis primary has, and this server has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +113,37 @@ impl Source {
 }
 
 impl ReplicationSettings {
+    /// Whether records of a coordinator say who is primary.
+    pub fn is_recorded(&self) -> bool {
+        self.cluster.coordinator.is_some()
+    }
+
+    /// Whether a write is acknowledged only once the in-sync replicas have applied it: so it is in a cluster.
+    pub fn is_replicated(&self) -> bool {
+        self.replicated.unwrap_or(self.is_recorded())
+    }
+
+    /// For how long an answered beat binds a replica. A cluster must wait that long before it replaces a primary.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms.unwrap_or(if self.is_recorded() {
+            2_000
+        } else {
+            8_000
+        }))
+    }
+
+    /// How far a replica may be behind without being missed.
+    pub fn in_sync_lag(&self) -> Duration {
+        let usual = if self.is_recorded() { 1_000 } else { 2_000 };
+        Duration::from_millis(self.in_sync_lag_ms.unwrap_or(usual))
+    }
+
     /// The rules of the machines. Without a coordinator no replica promises anything.
-    pub(crate) fn rules(&self) -> Rules {
+    pub fn rules(&self) -> Rules {
         Rules {
-            lease: Duration::from_millis(self.lease_ms),
-            promises: false,
-            in_sync_lag: Duration::from_millis(self.in_sync_lag_ms),
+            lease: self.lease(),
+            promises: self.is_recorded(),
+            in_sync_lag: self.in_sync_lag(),
             min_in_sync: self.min_in_sync,
             ..Rules::default()
         }
@@ -118,6 +151,9 @@ impl ReplicationSettings {
 
     /// Refuses settings that exclude each other.
     pub fn check(&self) -> Result<(), String> {
+        if self.is_recorded() && (self.source.is_some() || !self.in_sync.is_empty()) {
+            return Err(RECORDED.to_string());
+        }
         let rules = self.rules();
         // A replica must not be missed because one beat is late.
         if rules.are_consistent() && rules.in_sync_lag >= 2 * rules.beat() {
@@ -125,13 +161,19 @@ impl ReplicationSettings {
         }
         Err(format!(
             "in-sync-lag is {} ms and must be at least a quarter of lease, which is {} ms, and below 0.9 of it",
-            self.in_sync_lag_ms, self.lease_ms
+            rules.in_sync_lag.as_millis(),
+            rules.lease.as_millis()
         ))
     }
 
     /// The replicas for which replies wait.
     pub fn awaited(&self) -> &[Source] {
-        if self.is_replicated { &self.in_sync } else { &[] }
+        if self.is_replicated() { &self.in_sync } else { &[] }
+    }
+
+    /// Whether replies wait for replicas, those named here or those of the records.
+    pub fn awaits(&self) -> bool {
+        self.is_replicated() && (self.is_recorded() || !self.in_sync.is_empty())
     }
 }
 
@@ -144,15 +186,30 @@ impl fmt::Display for Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::config::CoordinatorAddress;
 
     #[test]
     fn the_lag_fits_the_lease() {
         let check = |lease_ms, in_sync_lag_ms| {
+            let (lease_ms, in_sync_lag_ms) = (Some(lease_ms), Some(in_sync_lag_ms));
             ReplicationSettings { lease_ms, in_sync_lag_ms, ..Default::default() }.check().is_ok()
         };
         assert!(ReplicationSettings::default().check().is_ok());
         assert!(check(1_000, 250) && check(1_000, 899) && check(10_000, 8_999));
         assert!(!check(1_000, 249) && !check(1_000, 900) && !check(10_000, 9_000));
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_follows_its_records_and_waits_for_replicas() {
+        let mut node = ReplicationSettings::default();
+        assert!(!node.awaits() && !node.rules().promises);
+        node.cluster.coordinator = Some(CoordinatorAddress::Embedded);
+        assert!(node.awaits() && node.rules().promises && node.check().is_ok());
+        assert_eq!(node.lease(), Duration::from_secs(2));
+        node.replicated = Some(false);
+        assert!(!node.awaits());
+        node.source = Some(Source { host: "h".into(), port: 1 });
+        assert!(node.check().unwrap_err().contains("hotring cluster"));
     }
 
     #[test]

@@ -127,6 +127,7 @@ fn own_item<'a>(document: &'a mut DocumentMut, setting: &Setting) -> Option<&'a 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::config::ReplicationSettings;
 
     fn error(text: &str) -> String {
         read(&mut Config::default(), text, "x.toml").unwrap_err().to_string()
@@ -187,6 +188,10 @@ mod tests {
             read(&mut config, &text, "x.toml").unwrap_or_else(|e| panic!("{text}: {e}"));
             // It is chosen, whatever it is.
             config.policy_is_chosen = false;
+            let ReplicationSettings { replicated, lease_ms, in_sync_lag_ms, .. } =
+                &mut config.replication;
+            assert_ne!(*replicated, Some(true));
+            (*replicated, *lease_ms, *in_sync_lag_ms) = (None, None, None);
             assert_eq!(config, Config::default(), "{text}");
         }
     }

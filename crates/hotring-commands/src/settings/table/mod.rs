@@ -4,6 +4,7 @@
 //! Names are Redis's wherever Redis has the setting. A fixed setting is a setting that Redis clients and tools ask for
 //! and that has only one value here. It can be read, and "set" to that value.
 
+mod cluster;
 mod data;
 mod diagnosis;
 mod durability;
@@ -45,6 +46,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         data::DATA,
         durability::DURABILITY,
         replication::REPLICATION,
+        cluster::CLUSTER,
         scripts::SCRIPTS,
         diagnosis::DIAGNOSIS,
         operations::OPERATIONS,

@@ -80,11 +80,11 @@ pub(super) static REPLICATION: &[Setting] = &[
         alias: "",
         placeholder: "local|replicated",
         help: "When a write is acknowledged: once it is here, as log says (local), or once every replica of \
-               in-sync-replicas has applied it as well (replicated)",
+               in-sync-replicas has applied it as well (replicated, usual in a cluster)",
         change: Change::Running,
-        get: |c| if c.replication.is_replicated { "replicated" } else { "local" }.to_string(),
+        get: |c| if c.replication.is_replicated() { "replicated" } else { "local" }.to_string(),
         set: |c, v| {
-            c.replication.is_replicated = one_of(v, &["local", "replicated"])? == "replicated";
+            c.replication.replicated = Some(one_of(v, &["local", "replicated"])? == "replicated");
             Ok(())
         },
     },
@@ -119,10 +119,11 @@ pub(super) static REPLICATION: &[Setting] = &[
         name: "lease",
         alias: "",
         placeholder: "MS",
-        help: "A primary asks its replicas for a sign of life each eighth of this time",
+        help: "A primary asks its replicas for a sign of life each eighth of this time; in a cluster, where 2000 is usual, \
+               it is replaced after this time",
         change: Change::Running,
-        get: |c| c.replication.lease_ms.to_string(),
-        set: |c, v| number(v, 1_000, 3_600_000).map(|n| c.replication.lease_ms = n),
+        get: |c| c.replication.lease().as_millis().to_string(),
+        set: |c, v| number(v, 1_000, 3_600_000).map(|n| c.replication.lease_ms = Some(n)),
     },
     Setting {
         name: "in-sync-lag",
@@ -131,8 +132,8 @@ pub(super) static REPLICATION: &[Setting] = &[
         help: "A replica of in-sync-replicas that is further behind, or silent for longer, counts as missing; must be \
                at least a quarter of lease, and below 0.9 of it",
         change: Change::Running,
-        get: |c| c.replication.in_sync_lag_ms.to_string(),
-        set: |c, v| number(v, 250, 3_600_000).map(|n| c.replication.in_sync_lag_ms = n),
+        get: |c| c.replication.in_sync_lag().as_millis().to_string(),
+        set: |c, v| number(v, 250, 3_600_000).map(|n| c.replication.in_sync_lag_ms = Some(n)),
     },
     Setting {
         name: "replicaof-unknown",

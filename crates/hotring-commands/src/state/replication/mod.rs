@@ -1,8 +1,10 @@
 //! The role of this server in replication, and the state of its links. The links' I/O is in `hotring-server`'s
 //! `tasks/replicate`; what the roles promise is in `docs/design/replication.md`.
 
+pub mod attached;
 pub mod codec;
 pub mod link;
+pub mod recorded;
 pub mod redis;
 pub mod roles;
 pub mod tail;
@@ -21,9 +23,11 @@ use tokio::sync::{Notify, watch};
 
 use crate::host::{clock, fiber};
 use crate::settings::config::{Config, ReplicationSettings, Source};
+use attached::{Attached, ReplicaStatus};
 use link::{Link, LinkStatus};
+use recorded::Desk;
 use redis::RedisLink;
-use roles::{Attached, ReplicaStatus, Role, Roles, Task};
+use roles::{LinkWork, Role, Roles, Task};
 use tail::DivergentTail;
 
 /// The error of a write on a replica. Clients know the code and the text from Redis.
@@ -55,6 +59,8 @@ pub struct Names {
     pub seed: StoreId,
     /// 40 hexadecimal digits that name the stream to operators and tools.
     pub stream: String,
+    /// Whether a node of a cluster has lost nothing that it acknowledged as primary.
+    pub is_clean: bool,
 }
 
 /// Figures of replication since the start.
@@ -69,10 +75,15 @@ pub struct Counts {
 pub struct Replication {
     pub counts: Counts,
     is_replica: AtomicBool,
+    started: Instant,
+    /// The time up to which clients may be answered, in milliseconds since `started`; the maximum without a limit.
+    answers_until: Arc<AtomicU64>,
     /// What writes get, as a [`Writes`].
     writes: AtomicU8,
     /// Tells the thread of the links that the machine has something for it.
     work: Notify,
+    /// Tells the thread of the records that a machine asks them for something.
+    asks: Arc<Notify>,
     /// The primary to follow; None on a primary. Each change begins a new link, even to the same primary.
     source: watch::Sender<Option<Arc<Source>>>,
     link: Mutex<Link>,
@@ -93,13 +104,20 @@ pub struct Replication {
 impl Replication {
     pub(super) fn new(config: &Config, names: Names, started: Instant) -> Self {
         let source = config.replication.source.clone().map(Arc::new);
-        let mut roles = Roles::new(names.me, names.store, started);
+        let asks = Arc::new(Notify::new());
+        let is_recorded = config.replication.is_recorded();
+        let records = is_recorded.then(|| Desk::new(names.is_clean, asks.clone()));
+        let is_replica = source.is_some() || records.is_some();
+        let mut roles = Roles::new(names.me, names.store, started, records);
         roles.set_rules(&config.replication, None);
         Replication {
             counts: Counts::default(),
-            is_replica: AtomicBool::new(source.is_some()),
+            is_replica: AtomicBool::new(is_replica),
+            started,
+            answers_until: roles.answers_until.clone(),
             writes: AtomicU8::new(roles.writes() as u8),
             work: Notify::new(),
+            asks,
             source: watch::Sender::new(source),
             link: Mutex::new(Link::default()),
             redis: RedisLink::default(),
@@ -143,12 +161,22 @@ impl Replication {
         self.writes.swap(writes as u8, Ordering::Relaxed) != writes as u8
     }
 
+    /// Whether clients may be answered now. The clock is read if that depends on it.
+    #[inline]
+    pub fn may_answer(&self) -> bool {
+        // ORDERING: Relaxed, see `Roles::publish`.
+        match self.answers_until.load(Ordering::Relaxed) {
+            u64::MAX => true,
+            until => self.started.elapsed().as_millis() < u128::from(until),
+        }
+    }
+
     /// Waits until the machine has something for the thread of the links.
     pub async fn worked(&self) {
         self.work.notified().await;
     }
 
-    /// Whether this server follows a primary, and so refuses writes.
+    /// Whether this server is no primary, and so refuses writes.
     #[inline]
     pub fn is_replica(&self) -> bool {
         // ORDERING: Relaxed; a thread learns of a change from the version of the settings.
@@ -160,15 +188,21 @@ impl Replication {
         self.source.borrow().clone()
     }
 
+    /// The primary to follow, as it is shown: without an address if this replica of a cluster has none yet.
+    pub(crate) fn shown_source(&self) -> Option<Arc<Source>> {
+        let nobody = || Arc::new(Source { host: String::new(), port: 0 });
+        self.source().or_else(|| self.is_replica().then(nobody))
+    }
+
     /// A view of the primary to follow that tells of changes.
     pub fn watch_source(&self) -> watch::Receiver<Option<Arc<Source>>> {
         self.source.subscribe()
     }
 
-    /// Changes the primary to follow, and the flag that refuses writes.
-    pub(super) fn set_source(&self, source: Option<Source>) {
+    /// Changes the primary to follow, and the flag that refuses writes: a replica may have no primary for a time.
+    pub(super) fn set_source(&self, source: Option<Source>, is_replica: bool) {
         // ORDERING: Relaxed, see `is_replica`.
-        self.is_replica.store(source.is_some(), Ordering::Relaxed);
+        self.is_replica.store(is_replica, Ordering::Relaxed);
         self.link().restart();
         self.source.send_replace(source.map(Arc::new));
     }
@@ -238,6 +272,9 @@ impl Replication {
 
     /// Takes the role for which the settings ask, once the server's own data is loaded. Nothing is written yet.
     pub fn begin(&self, session: &mut Session, log: &Log, backlog: &Backlog) {
+        if self.roles().is_recorded() {
+            return self.begin_idle(session, log, backlog);
+        }
         let has_epochs = self.has_epochs();
         if self.is_replica() || self.roles().awaits() {
             session.switch_log(true);
@@ -383,9 +420,9 @@ impl Replication {
     }
 
     /// Begins a failover.
-    pub(crate) fn fail_over(
+    pub fn fail_over(
         &self,
-        to: Option<(&str, u16)>,
+        to: Option<NodeId>,
         timeout: Option<Duration>,
         force: bool,
         log: &Log,
@@ -403,7 +440,7 @@ impl Replication {
     }
 
     /// Whether a failover is under way.
-    pub(crate) fn is_failing_over(&self) -> bool {
+    pub fn is_failing_over(&self) -> bool {
         self.roles().writes() == Writes::Paused
     }
 
@@ -426,6 +463,20 @@ impl Replication {
         let result = roles.replica().map(|replica| f(replica, now));
         roles.end_links();
         result
+    }
+
+    /// The first message of a new link; None if this server is no replica, or is becoming a primary.
+    pub fn hello(&self, floor: Lsn) -> Option<Hello> {
+        let mut roles = self.roles();
+        // What the machine wanted of an earlier link.
+        roles.link_work.messages.clear();
+        roles.link_work.ends = false;
+        roles.replica()?.hello(floor)
+    }
+
+    /// What the link of this replica must do.
+    pub fn link_work(&self) -> LinkWork {
+        self.roles().take_link_work()
     }
 
     /// The first record that could be sent, if the backlog begins with `in_memory` and the log's files with `on_disk`.
@@ -503,7 +554,7 @@ impl Names {
     /// The names of a server without sockets.
     pub(super) fn unconnected() -> Names {
         let me = Identity { node: NodeId([1; 20]), incarnation: hotring_cluster::Incarnation(1) };
-        Names { me, store: [1; 16], seed: [2; 16], stream: "1".repeat(40) }
+        Names { me, store: [1; 16], seed: [2; 16], stream: "1".repeat(40), is_clean: false }
     }
 }
 
@@ -525,12 +576,12 @@ mod tests {
         let mut watched = replication.watch_source();
         assert!(!replication.is_replica() && replication.source().is_none());
         for _ in 0..2 {
-            replication.set_source(Some(source()));
+            replication.set_source(Some(source()), true);
             assert!(watched.has_changed().unwrap());
             assert_eq!(watched.borrow_and_update().as_deref(), Some(&source()));
             assert!(replication.is_replica());
         }
-        replication.set_source(None);
+        replication.set_source(None, false);
         assert!(watched.has_changed().unwrap() && !replication.is_replica());
     }
 }

@@ -5,108 +5,26 @@
 //! this state is the innermost one: no code may wait for the store or the log while it holds it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hotring_cluster::{
     FailoverEnd, FailoverRefused, Feed, Held, Hello, Identity, Kept, Moment, NodeId, Origin,
-    Primary, PrimaryAct, Replica, ReplicaAct, Rules, Set, Stamp, Start, StoreId, TakeOver,
-    ToPrimary, ToReplica, Told, Writes,
+    Primary, PrimaryAct, Replica, Rules, Set, Stamp, Start, StoreId, TakeOver, ToPrimary,
+    ToReplica, Told, Writes,
 };
 use hotring_log::{Effect, Log, Lsn, Records};
 use sha1::{Digest, Sha1};
-use tokio::sync::mpsc::UnboundedSender;
 
+use super::attached::{Attached, ReplicaStatus};
 use super::codec::epochs_to_bytes;
+use super::recorded::Desk;
 use crate::settings::config::{ReplicationSettings, Source};
 
 /// The name under which a replica is known here: that of the address at which it listens. Operators name replicas by
 /// their addresses, which stay the same over restarts.
 pub fn node_of(ip: &str, port: u16) -> NodeId {
     NodeId(Sha1::digest(format!("{ip} {port}")).into())
-}
-
-/// The stage of an attached replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Stage {
-    /// It gets a full copy.
-    Copying = 0,
-    /// It follows the stream.
-    Online = 1,
-}
-
-/// The progress of a link at the primary. The link's task writes it.
-#[derive(Debug, Default)]
-pub struct Progress {
-    stage: AtomicU8,
-    copied: AtomicU64,
-}
-
-// ORDERING: Relaxed throughout, figures for people.
-impl Progress {
-    /// Enters a stage.
-    pub fn reach(&self, stage: Stage) {
-        self.stage.store(stage as u8, Ordering::Relaxed);
-    }
-
-    /// Adds to the bytes of the full copy that are sent.
-    pub fn copy(&self, bytes: usize) {
-        self.copied.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    fn stage(&self) -> Stage {
-        match self.stage.load(Ordering::Relaxed) == Stage::Online as u8 {
-            true => Stage::Online,
-            false => Stage::Copying,
-        }
-    }
-
-    fn copied(&self) -> u64 {
-        self.copied.load(Ordering::Relaxed)
-    }
-}
-
-/// A replica that is attached to this server.
-#[derive(Debug)]
-pub struct Attached {
-    pub node: NodeId,
-    pub stamp: Stamp,
-    /// The address of its connection, and the port on which it listens.
-    pub ip: String,
-    pub port: u16,
-    /// Messages to its link's task.
-    pub messages: UnboundedSender<ToReplica>,
-    pub progress: Arc<Progress>,
-}
-
-/// An attached replica at one moment, for INFO and ROLE.
-#[derive(Clone, Debug)]
-pub struct ReplicaStatus {
-    pub node: NodeId,
-    pub ip: String,
-    pub port: u16,
-    pub stage: Stage,
-    /// Bytes of the link's full copy that are sent.
-    pub copied: u64,
-    pub applied: Lsn,
-    pub synced: Lsn,
-    pub lag: Duration,
-    pub lag_bytes: u64,
-    /// Replies wait for it, and it keeps up.
-    pub is_in_sync: bool,
-}
-
-impl ReplicaStatus {
-    /// Redis's name of the stage, in INFO.
-    pub fn state(&self) -> &'static str {
-        if self.stage == Stage::Online { "online" } else { "send_bulk" }
-    }
-
-    /// The address at which it listens.
-    pub fn address(&self) -> String {
-        format!("{}:{}", self.ip, self.port)
-    }
 }
 
 /// What the server must do for the machine, outside of its lock.
@@ -120,6 +38,10 @@ pub enum Task {
     BecomePrimary,
     /// Follow the server at this address, which is the primary now.
     Follow(Source),
+    /// Become a primary, as the records say.
+    TakeOver(Box<TakeOver>),
+    /// Be a replica until the records say whose.
+    StepDown,
 }
 
 /// The role of this server.
@@ -134,20 +56,32 @@ pub(super) enum Role {
 /// The role and the attached replicas.
 #[derive(Debug)]
 pub struct Roles {
-    me: Identity,
+    pub(super) me: Identity,
     started: Instant,
     pub(super) role: Role,
     attached: Vec<Attached>,
-    /// The replicas for which replies wait, and whether replies wait for any.
+    /// The replicas for which replies wait by name, and whether replies wait for any.
     awaited: Vec<NodeId>,
-    rules: Rules,
-    tasks: Vec<Task>,
+    awaits: bool,
+    pub(super) rules: Rules,
+    pub(super) tasks: Vec<Task>,
     failover: Option<FailoverEnd>,
+    /// The time up to which clients may be answered, in milliseconds since `started`; the maximum without a limit.
+    pub(super) answers_until: Arc<AtomicU64>,
+    /// What the link of this replica must do.
+    pub(super) link_work: LinkWork,
+    /// The machines' requests, if records say who is primary.
+    pub(super) records: Option<Desk>,
 }
 
 impl Roles {
-    /// A server without data; `store` identifies the data that it will have.
-    pub(super) fn new(me: Identity, store: StoreId, started: Instant) -> Roles {
+    /// A server without data; `store` identifies the data that it will have. A node of a cluster has `records`.
+    pub(super) fn new(
+        me: Identity,
+        store: StoreId,
+        started: Instant,
+        records: Option<Desk>,
+    ) -> Roles {
         let history = Default::default();
         let (repairing, adopt, indirect, caught_up) = (false, false, false, false);
         let (last, whole) = (0, true);
@@ -158,9 +92,13 @@ impl Roles {
             role: Role::Alone(held),
             attached: Vec::new(),
             awaited: Vec::new(),
+            awaits: false,
             rules: ReplicationSettings::default().rules(),
             tasks: Vec::new(),
             failover: None,
+            answers_until: Arc::new(AtomicU64::new(if records.is_some() { 0 } else { u64::MAX })),
+            link_work: LinkWork::default(),
+            records,
         }
     }
 
@@ -168,6 +106,7 @@ impl Roles {
     pub(super) fn set_rules(&mut self, settings: &ReplicationSettings, log: Option<&Log>) {
         let named = settings.awaited().iter().map(|source| node_of(&source.host, source.port));
         (self.awaited, self.rules) = (named.collect(), settings.rules());
+        self.awaits = settings.awaits();
         self.apply_rules();
         if let Some(log) = log {
             self.carry_out(log);
@@ -176,9 +115,11 @@ impl Roles {
 
     fn apply_rules(&mut self) {
         let (now, awaited, rules) = (self.now(), self.awaited.clone(), self.rules);
+        let is_recorded = self.is_recorded();
         let Some(primary) = self.primary() else { return };
         primary.set_rules(rules);
-        if primary.in_sync() != awaited
+        if !is_recorded
+            && primary.in_sync() != awaited
             && let Err(why) = primary.name(now, awaited)
         {
             tracing::warn!(?why, "in-sync-replicas cannot be changed now");
@@ -187,7 +128,7 @@ impl Roles {
 
     /// Whether replies wait for replicas.
     pub(super) fn awaits(&self) -> bool {
-        !self.awaited.is_empty()
+        self.awaits
     }
 
     pub(super) fn has_tasks(&self) -> bool {
@@ -208,16 +149,15 @@ impl Roles {
         }
     }
 
-    /// Begins a failover to the replica at this address, or to any.
+    /// Begins a failover to this replica, or to any.
     pub(super) fn fail_over(
         &mut self,
-        to: Option<(&str, u16)>,
+        to: Option<NodeId>,
         timeout: Option<Duration>,
         force: bool,
         log: &Log,
     ) -> Result<(), FailoverRefused> {
         let now = self.now();
-        let to = to.map(|(ip, port)| node_of(ip, port));
         let primary = self.primary().ok_or(FailoverRefused::NoReplica)?;
         primary.fail_over(now, to, timeout, force)?;
         self.failover = None;
@@ -247,7 +187,7 @@ impl Roles {
     }
 
     /// What this server holds, if the log ends at `last`.
-    fn held(&self, last: Lsn, adopt: bool) -> Held {
+    pub(super) fn held(&self, last: Lsn, adopt: bool) -> Held {
         match &self.role {
             Role::Alone(held) => Held { last, adopt, ..held.clone() },
             Role::Primary(primary) => Held { last, adopt, ..primary.held() },
@@ -273,13 +213,19 @@ impl Roles {
 
     /// Becomes a replica. `adopt` if an operator has just asked for it: then it gives up its data for the primary's.
     pub(super) fn become_replica(&mut self, last: Lsn, adopt: bool, log: Option<&Log>) {
-        self.attached.clear();
         let held = self.held(last, adopt);
-        let replica = Replica::new(self.now(), self.me, self.rules, None, held);
-        self.role = Role::Replica(Box::new(replica));
+        self.be_replica_with(held);
         if let Some(log) = log {
             self.publish(log);
         }
+    }
+
+    pub(super) fn be_replica_with(&mut self, held: Held) {
+        self.attached.clear();
+        self.begin_machine();
+        let shard = self.shard();
+        let replica = Replica::new(self.now(), self.me, self.rules, shard, held);
+        self.role = Role::Replica(Box::new(replica));
     }
 
     /// Becomes a primary, unless it is one. The log must not grow meanwhile: no session is within the gate.
@@ -300,9 +246,13 @@ impl Roles {
     /// Becomes a primary by a promotion, in the same circumstances.
     pub(super) fn take_over(&mut self, from: TakeOver, log: &Log) {
         self.attached.clear();
+        self.begin_machine();
         // The settings here name this server's replicas, from the first moment on: without any, all that there is
         // would count as acknowledged.
-        let from = TakeOver { set: Set::Named(self.awaited.clone()), ..from };
+        let from = match self.is_recorded() {
+            true => from,
+            false => TakeOver { set: Set::Named(self.awaited.clone()), ..from },
+        };
         let primary = Primary::take_over(self.now(), self.me, self.rules, from);
         self.role = Role::Primary(Box::new(primary));
         self.carry_out(log);
@@ -363,6 +313,10 @@ impl Roles {
                 replica.tick(now);
                 for (node, beat) in replica.beats_below(now, log.length()) {
                     self.send(node, ToReplica::Beat(beat));
+                }
+                if self.is_recorded() {
+                    self.go_on_with_promotion();
+                    self.publish(log);
                 }
             }
         }
@@ -450,7 +404,7 @@ impl Roles {
     }
 
     /// Does what the machine of the primary asks for.
-    fn carry_out(&mut self, log: &Log) {
+    pub(super) fn carry_out(&mut self, log: &Log) {
         while let Some(primary) = self.primary() {
             let acts = primary.acts();
             if acts.is_empty() {
@@ -465,12 +419,17 @@ impl Roles {
                             epoch = epoch.0,
                             "another server is the primary of this data"
                         );
+                        if self.is_recorded() {
+                            self.tasks.push(Task::StepDown);
+                            continue;
+                        }
                         let by = self.attached.iter().find(|attached| Some(attached.node) == by);
                         let source = by.map(|by| Source { host: by.ip.clone(), port: by.port });
                         self.tasks.extend(source.map(Task::Follow));
                     }
-                    // Without records nothing is asked, and a named set needs no record.
-                    PrimaryAct::Ask(_) | PrimaryAct::MustNotStart(_) => {}
+                    // Neither happens without records.
+                    PrimaryAct::Ask(request) => self.ask(request),
+                    PrimaryAct::MustNotStart(why) => self.refuse_start(why),
                     PrimaryAct::PauseWrites => self.tasks.push(Task::PauseWrites),
                     PrimaryAct::ResumeWrites => self.tasks.push(Task::ResumeWrites),
                     PrimaryAct::FailoverEnded(end) => {
@@ -484,7 +443,7 @@ impl Roles {
     }
 
     /// States up to where replies need not wait for replicas.
-    fn publish(&self, log: &Log) {
+    pub(super) fn publish(&self, log: &Log) {
         let (replicated, lacks) = match &self.role {
             Role::Primary(primary) if self.awaits() => {
                 let lacks = match primary.writes(self.now()) {
@@ -499,6 +458,15 @@ impl Roles {
             _ => (Lsn::MAX, false),
         };
         log.set_replicated(replicated, lacks);
+        let until = match &self.role {
+            _ if !self.is_recorded() => Moment::MAX,
+            Role::Primary(primary) => primary.answers_until().unwrap_or_default(),
+            Role::Replica(replica) if replica.may_answer(self.now()) => Moment::MAX,
+            Role::Alone(_) | Role::Replica(_) => Moment::ZERO,
+        };
+        let until = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+        // ORDERING: Relaxed; nothing else is read through it, and whoever reads an older one stops earlier.
+        self.answers_until.store(until, Ordering::Relaxed);
     }
 
     fn send(&self, to: NodeId, message: ToReplica) {
@@ -554,21 +522,6 @@ pub struct LinkWork {
     pub messages: Vec<ToPrimary>,
     /// The link must end.
     pub ends: bool,
-    /// The primary has handed its role over.
+    /// The role is there to be taken.
     pub take_over: Option<Box<TakeOver>>,
-}
-
-/// Sorts what the machine of a replica asks for.
-pub fn work_of(acts: Vec<ReplicaAct>) -> LinkWork {
-    let mut work = LinkWork::default();
-    for act in acts {
-        match act {
-            ReplicaAct::Send(_, message) => work.messages.push(message),
-            ReplicaAct::Reconnect => work.ends = true,
-            ReplicaAct::TakeOver(from) => work.take_over = Some(from),
-            // Without records nothing is asked or given up.
-            ReplicaAct::Ask(_) | ReplicaAct::GivenUp(_) => {}
-        }
-    }
-    work
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::atomic::Ordering;
 
-use hotring_commands::state::replication::roles::{ReplicaStatus, Stage};
+use hotring_commands::state::replication::attached::{ReplicaStatus, Stage};
 
 use super::{Figures, Lines, Part, counter, gauge};
 

@@ -379,7 +379,7 @@ fn ends_before_it_has_read_its_log(name: &str, ask: fn(&Path)) {
     std::thread::scope(|scope| {
         let _open = Opening(&disk.log_gate);
         let served = scope.spawn(|| {
-            let prepared = prepare(settings, Box::new(|_| {}), &|_| Ok(disk.clone()));
+            let prepared = prepare(settings, Box::new(|_| {}), &|_| Ok(disk.clone()), None);
             serve(prepared.unwrap(), LogFormat::Json)
         });
         wait_for("it reads its log", || reads() > 0);

@@ -13,8 +13,8 @@ use std::time::Duration;
 use hotring_cluster::{Course, Hello, NodeId, Stamp, ToPrimary, ToReplica};
 use hotring_commands::host::clock;
 use hotring_commands::state::client::{ClientShared, KILLED};
+use hotring_commands::state::replication::attached::{Attached, Progress, Stage};
 use hotring_commands::state::replication::codec;
-use hotring_commands::state::replication::roles::{Attached, Progress, Stage, node_of};
 use hotring_commands::state::server::Server;
 use hotring_log::wire::{Frame, Kind};
 use hotring_log::{Backlog, Chunk, Log, Lsn, Tail, TailError, first_record};
@@ -59,8 +59,7 @@ async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let progress = Arc::new(Progress::default());
     let (asked, names) = mpsc::channel(1);
     let ip = client.peer.rsplit_once(':').map_or(client.peer.as_ref(), |(ip, _)| ip).to_string();
-    // Here a replica goes by its address, by which operators name it.
-    let node = node_of(&ip, port);
+    let node = server.name_of_replica(hello.from.node, &ip, port);
     hello.from.node = node;
     let stamp = Stamp::default();
     let attached = Attached { node, stamp, ip, port, messages, progress: progress.clone() };

@@ -8,7 +8,6 @@ use hotring_cluster::{AnswerRefused, Course, Held, NodeId, ToPrimary, ToReplica}
 use hotring_commands::host::clock;
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::replication::link::LinkStage;
-use hotring_commands::state::replication::roles::work_of;
 use hotring_commands::state::server::Server;
 use hotring_log::wire::{Frame, Kind};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -33,8 +32,7 @@ pub(super) async fn follow(
     let (reader, writer) = tokio::io::split(stream);
     let (mut receiver, mut sender) = (Receiver::new(reader), Sender::new(writer));
     let floor = repair::floor(server);
-    let hello = server.replication.with_replica(|replica, _| replica.hello(floor));
-    let Some(hello) = hello.flatten() else { return Err(gone()) };
+    let Some(hello) = server.replication.hello(floor) else { return Err(gone()) };
     let own = ToReplica::NotReady(hello.from.incarnation);
     send(&mut sender, &[ToPrimary::Hello(hello)]).await?;
     let answered = tokio::time::timeout(ANSWER_MAX, next_message(&mut receiver)).await;
@@ -141,10 +139,10 @@ async fn speak<W: AsyncWrite + Unpin>(
     sender: &mut Sender<W>,
     server: &Server,
 ) -> Result<bool, LinkError> {
-    let Some(acts) = server.replication.with_replica(|replica, _| replica.acts()) else {
+    if server.replication.applied().is_none() {
         return Ok(true);
-    };
-    let mut work = work_of(acts);
+    }
+    let mut work = server.replication.link_work();
     let messages = &mut work.messages;
     // Each acknowledgement includes those before it.
     let last_ack = messages.iter().rposition(|message| matches!(message, ToPrimary::Ack(_)));

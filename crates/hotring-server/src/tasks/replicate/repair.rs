@@ -106,7 +106,7 @@ pub(super) async fn begin(
     };
     let keys = keys.map_err(|why| refused(&why))?;
     // No beat was read meanwhile, so that the link is about to end, or has ended.
-    let lease = Duration::from_millis(server.settings.config().replication.lease_ms);
+    let lease = server.settings.config().replication.lease();
     if started.elapsed() > lease / 2 {
         return Err(refused("reading them takes too long"));
     }

@@ -282,7 +282,7 @@ fn naming(names: &str) -> [&str; 6] {
 #[test]
 fn a_bottom_is_never_in_sync() {
     // A replica may be late for seconds, as machines of tests are busy.
-    let patient = |config: &mut Config| config.replication.in_sync_lag_ms = 7_000;
+    let patient = |config: &mut Config| config.replication.in_sync_lag_ms = Some(7_000);
     let servers = [start(None, patient), start(None, patient), start(None, patient)];
     let [mut top, mut middle, mut bottom] = connect(&servers);
     let proxy = Proxy::new(servers[1].address);

@@ -45,6 +45,18 @@ impl Folder {
         let data = self.0.clone();
         LogSettings { is_on: true, when, data, segment_len: 256 << 10, ..LogSettings::default() }
     }
+
+    /// Removes everything but the file of this name.
+    pub fn lose_all_but(&self, name: &str) {
+        for entry in std::fs::read_dir(&self.0).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                _ if path.ends_with(name) => {}
+                true => std::fs::remove_dir_all(path).unwrap(),
+                false => std::fs::remove_file(path).unwrap(),
+            }
+        }
+    }
 }
 
 impl Drop for Folder {
@@ -537,7 +549,7 @@ fn a_primary_without_its_replicas_refuses_writes_from_the_first_moment() {
     let refusal = "NOREPLICAS Not enough good replicas to write.";
     let named = |config: &mut Config| {
         config.replication.in_sync = vec![Source { host: "127.0.0.1".into(), port: 1 }];
-        config.replication.is_replicated = true;
+        config.replication.replicated = Some(true);
     };
     let (primary, replica) = (TestServer::new(), TestServer::with(named));
     assert_eq!(replica.connect().say("SET k 1").text(), refusal);

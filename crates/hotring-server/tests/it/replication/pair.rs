@@ -20,7 +20,8 @@ impl Pair {
     /// Both servers with these settings. The replica may be late for seconds, as machines of tests are busy.
     pub fn with(change: impl Fn(&mut Config)) -> Pair {
         let change = |config: &mut Config| {
-            (config.replication.lease_ms, config.replication.in_sync_lag_ms) = (8_000, 7_000);
+            (config.replication.lease_ms, config.replication.in_sync_lag_ms) =
+                (Some(8_000), Some(7_000));
             change(config);
         };
         let replica = TestServer::with(change);

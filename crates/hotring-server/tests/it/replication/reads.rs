@@ -148,7 +148,7 @@ fn no_reply_shows_a_write_that_the_replica_has_not_acknowledged() {
 /// Without the replica it is unknown whether it will ever have the write. What all have is read on.
 #[test]
 fn a_reply_that_shows_a_write_of_open_fate_is_an_error() {
-    let pair = Pair::with(|config| config.replication.in_sync_lag_ms = 2_000);
+    let pair = Pair::with(|config| config.replication.in_sync_lag_ms = Some(2_000));
     let mut p = pair.connect();
     ["SET a 1", "SET b 1", "SET c 1", "SET k old"]
         .iter()
@@ -177,7 +177,7 @@ fn a_reply_that_shows_a_write_of_open_fate_is_an_error() {
 /// What a new primary has may be what its own replicas lack.
 #[test]
 fn a_new_primary_shows_nothing_before_its_replicas_have_it() {
-    let pair = Pair::with(|config| config.replication.in_sync_lag_ms = 2_000);
+    let pair = Pair::with(|config| config.replication.in_sync_lag_ms = Some(2_000));
     assert_eq!(pair.connect().say("SET k 1"), ok());
     let mut r = pair.replica.connect();
     // A replica that is not there.

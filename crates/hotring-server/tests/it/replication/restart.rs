@@ -18,7 +18,7 @@ fn what_expires_after_a_restart_is_removed_by_records() {
     drop(p);
     first.stop();
     let again = server(Some((&folder, AckWhen::Written)), |config| {
-        config.replication.is_replicated = true;
+        config.replication.replicated = Some(true);
         config.replication.in_sync = vec![Source { host: "127.0.0.1".to_string(), port: 1 }];
     });
     let mut p = again.connect();

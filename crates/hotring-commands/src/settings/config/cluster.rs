@@ -1,0 +1,100 @@
+//! The settings of a node of a cluster.
+
+use std::fmt;
+
+/// The settings of a node of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// What keeps the cluster's records; None for a server that belongs to no cluster.
+    pub coordinator: Option<CoordinatorAddress>,
+    /// The prefix of the records, so that clusters can share a coordinator.
+    pub name: String,
+    /// The address at which clients and other nodes reach this one; empty for the first that it listens on.
+    pub announce_host: String,
+    /// The port for that; 0 for the first that it listens on.
+    pub announce_port: u16,
+    /// Nodes of one zone may fail together.
+    pub zone: String,
+    /// What the node can carry, 100 as a rule.
+    pub weight: u32,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        ClusterSettings {
+            coordinator: None,
+            name: "hotring".to_string(),
+            announce_host: String::new(),
+            announce_port: 0,
+            zone: String::new(),
+            weight: hotring_cluster::USUAL_WEIGHT,
+        }
+    }
+}
+
+/// What keeps the records of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CoordinatorAddress {
+    /// This node, for the others too.
+    Embedded,
+    /// The node at this `HOST:PORT`.
+    Node(String),
+    /// The etcd of this URL.
+    Etcd(String),
+}
+
+impl CoordinatorAddress {
+    /// Parses the setting; None for an empty one.
+    ///
+    /// # Errors
+    /// It is none of the forms.
+    pub fn parse(text: &str) -> Result<Option<Self>, String> {
+        const WRONG: &str = "must be 'embedded', HOST:PORT of the node with the embedded coordinator, or etcd://HOST:PORT,...";
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if text.eq_ignore_ascii_case("embedded") {
+            return Ok(Some(CoordinatorAddress::Embedded));
+        }
+        if let Some((scheme, rest)) = text.split_once("://") {
+            let is_etcd = matches!(scheme, "etcd" | "etcds") && !rest.is_empty();
+            return if is_etcd {
+                Ok(Some(CoordinatorAddress::Etcd(text.to_string())))
+            } else {
+                Err(WRONG.into())
+            };
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(WRONG)?;
+        if host.is_empty() || port.parse::<u16>().is_err() {
+            return Err(WRONG.into());
+        }
+        Ok(Some(CoordinatorAddress::Node(text.to_string())))
+    }
+}
+
+impl fmt::Display for CoordinatorAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CoordinatorAddress::Embedded => "embedded",
+            CoordinatorAddress::Node(address) | CoordinatorAddress::Etcd(address) => address,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coordinator_is_here_at_a_node_or_an_etcd() {
+        let parse = |text: &str| CoordinatorAddress::parse(text);
+        assert_eq!(parse(""), Ok(None));
+        assert_eq!(parse("Embedded"), Ok(Some(CoordinatorAddress::Embedded)));
+        for text in ["h:7000", "[::1]:7000", "etcd://a:2379,b:2379", "etcds://a:2379"] {
+            assert_eq!(parse(text).unwrap().unwrap().to_string(), text);
+        }
+        for text in ["h", ":7", "h:x", "h:70000", "zk://a:1", "etcd://"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Settings of a node of a cluster.
+
+use crate::settings::config::CoordinatorAddress;
+use crate::settings::setting::{Change, Setting};
+use crate::settings::values::number;
+
+pub(super) static CLUSTER: &[Setting] = &[
+    Setting {
+        name: "coordinator",
+        alias: "",
+        placeholder: "ADDRESS",
+        help: "Be a node of the cluster whose records are kept there: 'embedded' for this node itself, HOST:PORT of the \
+               node that says so, or etcd://HOST:PORT,...; empty: belong to no cluster",
+        change: Change::Start,
+        get: |c| {
+            let coordinator = c.replication.cluster.coordinator.as_ref();
+            coordinator.map(CoordinatorAddress::to_string).unwrap_or_default()
+        },
+        set: |c, v| {
+            CoordinatorAddress::parse(v).map(|address| c.replication.cluster.coordinator = address)
+        },
+    },
+    Setting {
+        name: "cluster-name",
+        alias: "",
+        placeholder: "NAME",
+        help: "Prefix of the cluster's records, so that several clusters can share an etcd",
+        change: Change::Start,
+        get: |c| c.replication.cluster.name.clone(),
+        set: |c, v| match v.is_empty() || v.contains('/') {
+            true => Err("must be a name without '/'".to_string()),
+            false => {
+                c.replication.cluster.name = v.to_string();
+                Ok(())
+            }
+        },
+    },
+    Setting {
+        name: "announce-host",
+        alias: "",
+        placeholder: "HOST",
+        help: "Address at which clients and other nodes of the cluster reach this one; empty: the first that it listens \
+               on",
+        change: Change::Start,
+        get: |c| c.replication.cluster.announce_host.clone(),
+        set: |c, v| {
+            c.replication.cluster.announce_host = v.to_string();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "announce-port",
+        alias: "",
+        placeholder: "PORT",
+        help: "Port at which clients and other nodes of the cluster reach this one; 0: the first that it listens on",
+        change: Change::Start,
+        get: |c| c.replication.cluster.announce_port.to_string(),
+        set: |c, v| number(v, 0, u16::MAX).map(|n| c.replication.cluster.announce_port = n),
+    },
+    Setting {
+        name: "zone",
+        alias: "",
+        placeholder: "NAME",
+        help: "Where this node of a cluster stands: the copies of a shard go to different zones",
+        change: Change::Start,
+        get: |c| c.replication.cluster.zone.clone(),
+        set: |c, v| {
+            c.replication.cluster.zone = v.to_string();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "node-weight",
+        alias: "",
+        placeholder: "N",
+        help: "What this node of a cluster can carry, in comparison with the others",
+        change: Change::Start,
+        get: |c| c.replication.cluster.weight.to_string(),
+        set: |c, v| {
+            number(v, 1, hotring_cluster::MAX_WEIGHT).map(|n| c.replication.cluster.weight = n)
+        },
+    },
+];

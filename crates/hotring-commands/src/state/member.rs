@@ -1,0 +1,165 @@
+//! What a node of a cluster does when the coordinator's records give it a role, or take it away.
+
+use hotring_cluster::directory::{Directory, Node};
+use hotring_cluster::{NodeId, Outcome, Revision, Shard, ShardId};
+use hotring_store::{Role, Session};
+
+use crate::host::clock;
+use crate::settings::config::Source;
+use crate::state::replication::recorded::{Heard, Stand};
+use crate::state::replication::roles::node_of;
+use crate::state::server::Server;
+
+impl Server {
+    /// Takes the role that the records give to this node. To be called after each change of them, and regularly.
+    pub fn take_recorded_role(&self, session: &mut Session) {
+        let Some(cluster) = &self.cluster else { return };
+        let loading = &self.persist.loading;
+        let Some(log) = self.persist.durability.stream() else { return };
+        if loading.is_on() && !loading.is_unfinished_copy() {
+            return;
+        }
+        let directory = cluster.directory();
+        let Some((shard, record)) = directory.shard_of_node(cluster.me) else {
+            if self.replication.source().is_some() {
+                self.set_source_alone(None);
+            }
+            return;
+        };
+        let revision = directory.shards.get(&shard).map_or(0, |(revision, _)| *revision);
+        let missing = record.in_sync.iter().copied().filter(|node| !directory.is_alive(*node));
+        match self.replication.stand(revision, record, missing, log) {
+            Some(Stand::Begins) => self.begin_to_lead(shard, revision, record, session),
+            Some(Stand::Follows) => self.follow_recorded(shard, record, &directory),
+            Some(Stand::Leads | Stand::Waits) | None => {}
+        }
+    }
+
+    /// Passes on what became of a request of a machine.
+    pub fn hear_outcome(&self, machine: u64, outcome: Outcome, session: &mut Session) {
+        let _alone = self.settings.lock_changing();
+        let _applying = self.replication.lock_applying();
+        let Some(log) = self.persist.durability.stream() else { return };
+        match self.replication.hear_outcome(machine, outcome, session, log) {
+            Heard::Nothing => {}
+            Heard::Serves => {
+                self.serve_as_primary(session);
+                tracing::warn!("this node is the primary of its shard again");
+            }
+            Heard::TakesOver(from) => self.take_over_locked(*from, session),
+        }
+    }
+
+    /// The record names this node, which has no role yet.
+    fn begin_to_lead(
+        &self,
+        shard: ShardId,
+        revision: Revision,
+        record: &Shard,
+        session: &mut Session,
+    ) {
+        let _alone = self.settings.lock_changing();
+        let _applying = self.replication.lock_applying();
+        let Some(log) = self.persist.durability.stream() else { return };
+        if record.primary != self.replication.me() {
+            return self.replication.claim(shard, log);
+        }
+        match self.replication.founds(shard, revision, record, log) {
+            Some(from) => self.take_over_locked(from, session),
+            None => {
+                tracing::error!(
+                    "this node has data of an earlier primary and cannot begin a shard: start it with an empty folder"
+                );
+                self.replication.step_down(log.handed(), log);
+            }
+        }
+    }
+
+    /// The record names another node as primary.
+    fn follow_recorded(&self, shard: ShardId, record: &Shard, directory: &Directory) {
+        let Some(source) = self.source_of(record, directory) else { return };
+        let is_alone = self.replication.is_alone();
+        if !is_alone && self.replication.source().as_deref() == Some(&source) {
+            return;
+        }
+        let Some(log) = self.persist.durability.stream() else { return };
+        if is_alone {
+            let _alone = self.settings.lock_changing();
+            let _applying = self.replication.lock_applying();
+            self.replication.follow_recorded(shard, log.handed(), log);
+        }
+        if let Err(why) = self.reign.end() {
+            let why = format!("cannot note that this node follows another, so it does not: {why}");
+            if self.replication.link_status().failure.as_ref() != Some(&why) {
+                tracing::error!("{why}");
+                self.replication.update_link(|link| link.fail(why));
+            }
+            return;
+        }
+        tracing::warn!(primary = %source, shard, "this node is a replica");
+        self.set_source_alone(Some(source));
+    }
+
+    /// The address of a shard's primary.
+    fn source_of(&self, record: &Shard, directory: &Directory) -> Option<Source> {
+        let node = directory.node(record.primary.node)?;
+        let is_tls = self.settings.config().replication.tls;
+        let port = if is_tls { node.tls_port? } else { node.port };
+        Some(Source { host: node.host.clone(), port })
+    }
+
+    fn set_source_alone(&self, source: Option<Source>) {
+        let _alone = self.settings.lock_changing();
+        let _applying = self.replication.lock_applying();
+        // It may have become primary meanwhile.
+        if self.replication.is_replica() {
+            self.set_source(source, true);
+        }
+    }
+
+    /// Becomes a replica that waits for the records to say whose.
+    pub(super) fn step_down(&self, session: &mut Session) {
+        let _alone = self.settings.lock_changing();
+        let _applying = self.replication.lock_applying();
+        let Some(log) = self.persist.durability.stream() else { return };
+        self.set_source(None, true);
+        let last = session.switch_role(Role::Replica, clock::unix_ms());
+        self.replication.step_down(last.unwrap_or_else(|| log.handed()), log);
+        self.clients.unblock_demoted();
+        // What clients keep may be old from here on.
+        self.push.tracking.forget_all();
+        self.resume_writes();
+    }
+
+    /// The node at this address: as the records know it, or else as operators name replicas.
+    pub(crate) fn node_at(&self, host: &str, port: u16) -> NodeId {
+        let cluster = self.cluster.as_ref();
+        let found = cluster.and_then(|cluster| {
+            let directory = cluster.directory();
+            let mut nodes = directory.nodes.iter();
+            let is_it = |node: &Node| {
+                node.host == host && (node.port == port || node.tls_port == Some(port))
+            };
+            nodes.find(|(_, (_, node))| is_it(node)).map(|(id, _)| *id)
+        });
+        found.unwrap_or_else(|| node_of(host, port))
+    }
+
+    /// The name of a replica that has said hello from this address: its own, if the records have it in this node's
+    /// shard, or else that of the address.
+    pub fn name_of_replica(&self, hello: NodeId, ip: &str, port: u16) -> NodeId {
+        let is_member = self.cluster.as_ref().is_some_and(|cluster| {
+            let directory = cluster.directory();
+            let shard = |node| directory.shard_of_node(node).map(|(shard, _)| shard);
+            shard(hello).is_some() && shard(hello) == shard(cluster.me)
+        });
+        if is_member { hello } else { node_of(ip, port) }
+    }
+
+    /// Notes that an epoch of this node has begun.
+    pub(super) fn note_reign(&self) {
+        if let Err(why) = self.reign.begin(self.settings.config().log.when) {
+            tracing::error!("after a restart this node will not be primary by itself: {why}");
+        }
+    }
+}

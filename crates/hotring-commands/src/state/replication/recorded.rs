@@ -1,0 +1,385 @@
+//! The role of a node of a cluster: the coordinator's records say it, and the machines ask for changes of them.
+//!
+//! ```text
+//!   idle --a record lists it--> replica --promoted--+
+//!    |                                              v
+//!    +--a record names it--> claiming -----------> primary --superseded--> replica
+//!                               |                                             ^
+//!                               +---------------may have lost something-------+
+//! ```
+//! A node that is no serving primary refuses writes within the gate, so its log grows by its primary's records alone,
+//! and an epoch begins at exactly the record that the machine names.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hotring_cluster::{
+    Held, Identity, Kept, NodeId, Origin, Outcome, Primary, PromoteRefused, ReplicaAct, Request,
+    Revision, Set, Shard, ShardId, StartRefused, TakeOver, Told,
+};
+use hotring_log::{Backlog, Log, Lsn};
+use hotring_store::Session;
+use tokio::sync::Notify;
+
+use super::Replication;
+use super::roles::{LinkWork, Role, Roles, Task};
+use crate::host::clock;
+
+/// What the machines ask of the records.
+#[derive(Debug)]
+pub(super) struct Desk {
+    /// The shard of this node, once a record has it.
+    shard: Option<ShardId>,
+    /// Counts machines: the outcome of a request belongs to the machine that asked.
+    machine: u64,
+    requests: VecDeque<Asked>,
+    /// Tells that there is a request.
+    asks: Arc<Notify>,
+    /// The own data is loaded, and the store refuses writes.
+    is_ready: bool,
+    /// Whether the node has lost nothing since its last epoch began, which was before this start.
+    is_clean: bool,
+}
+
+/// A request of a machine to the records.
+#[derive(Debug)]
+pub struct Asked {
+    /// The machine, which [`Replication::hear_outcome`] must be told.
+    pub machine: u64,
+    /// The request.
+    pub request: Request,
+}
+
+/// What a record makes of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// The record names it as primary, and it has no role yet.
+    Begins,
+    /// Its machine is that of a primary.
+    Leads,
+    /// It follows the primary of the record.
+    Follows,
+    /// It waits for another record.
+    Waits,
+}
+
+/// What an outcome has led to.
+#[derive(Debug)]
+pub enum Heard {
+    Nothing,
+    /// The epoch of this node has begun.
+    Serves,
+    /// The role is there to be taken.
+    TakesOver(Box<TakeOver>),
+}
+
+impl Desk {
+    /// The desk of a node that has lost nothing since its last epoch began, or may have.
+    pub(super) fn new(is_clean: bool, asks: Arc<Notify>) -> Desk {
+        let (shard, machine, requests, is_ready) = (None, 0, VecDeque::new(), false);
+        Desk { shard, machine, requests, asks, is_ready, is_clean }
+    }
+}
+
+impl Replication {
+    /// This node in this start.
+    pub fn me(&self) -> Identity {
+        self.roles().me
+    }
+
+    /// The own data of a node of a cluster is loaded. It serves nothing until a record gives it a role.
+    pub(super) fn begin_idle(&self, session: &mut Session, log: &Log, backlog: &Backlog) {
+        session.switch_log(true);
+        session.follow(true);
+        session.switch_role(hotring_store::Role::Replica, clock::unix_ms());
+        backlog.turn_on(log);
+        if let Some(records) = &mut self.roles().records {
+            records.is_ready = true;
+        }
+    }
+
+    /// Waits until a machine asks the records for something.
+    pub async fn asked(&self) {
+        self.asks.notified().await;
+    }
+
+    /// The next request to the records.
+    pub fn next_asked(&self) -> Option<Asked> {
+        self.roles().records.as_mut()?.requests.pop_front()
+    }
+
+    /// What became of a request of this machine. The caller must have locked changes of the role out.
+    pub(in crate::state) fn hear_outcome(
+        &self,
+        machine: u64,
+        outcome: Outcome,
+        session: &mut Session,
+        log: &Log,
+    ) -> Heard {
+        let mut roles = self.roles();
+        let awaits = roles.awaits();
+        if roles.is_claiming() {
+            drop(roles);
+            // It is unknown which of the earlier writes the replicas have.
+            session.mark_writes(awaits);
+            roles = self.roles();
+        }
+        let heard = roles.outcome(machine, outcome, log);
+        self.publish_writes(roles.writes());
+        if roles.has_tasks() {
+            self.work.notify_one();
+        }
+        heard
+    }
+
+    /// What a record makes of this node, while the leases of the `missing` nodes have ended. None before its data is
+    /// loaded.
+    pub(in crate::state) fn stand(
+        &self,
+        revision: Revision,
+        record: &Shard,
+        missing: impl Iterator<Item = NodeId>,
+        log: &Log,
+    ) -> Option<Stand> {
+        let mut roles = self.roles();
+        if let Role::Primary(primary) = &mut roles.role {
+            missing.for_each(|node| primary.miss(node));
+        }
+        let stand = roles.stand(revision, record, log);
+        if roles.has_tasks() {
+            self.work.notify_one();
+        }
+        stand
+    }
+
+    /// Whether no record has given this node a role yet.
+    pub(in crate::state) fn is_alone(&self) -> bool {
+        matches!(self.roles().role, Role::Alone(_))
+    }
+
+    /// Becomes a replica of this shard, whose data ends with this record.
+    pub(in crate::state) fn follow_recorded(&self, shard: ShardId, last: Lsn, log: &Log) {
+        let mut roles = self.roles();
+        roles.set_shard(shard);
+        roles.be_recorded_replica(last, log);
+    }
+
+    /// Becomes a replica, after it was primary or was refused as one.
+    pub(in crate::state) fn step_down(&self, last: Lsn, log: &Log) {
+        let mut roles = self.roles();
+        roles.be_recorded_replica(last, log);
+        self.publish_writes(roles.writes());
+    }
+
+    /// Asks the records for the role that they gave this node before it started again.
+    pub(in crate::state) fn claim(&self, shard: ShardId, log: &Log) {
+        self.roles().claim(shard, log);
+    }
+
+    /// What makes this node the first primary of a shard, whose record names it in this start; None if its data has
+    /// had another one.
+    pub(in crate::state) fn founds(
+        &self,
+        shard: ShardId,
+        revision: Revision,
+        record: &Shard,
+        log: &Log,
+    ) -> Option<TakeOver> {
+        self.roles().founds(shard, revision, record, log)
+    }
+
+    /// Asks the records for the role of the primary, which this replica takes once they have it and its promise to the
+    /// present one has ended.
+    ///
+    /// # Errors
+    /// This node is no replica that has all that was acknowledged.
+    pub fn promote_recorded(&self) -> Result<(), PromoteRefused> {
+        let asked = self.roles().promote_recorded();
+        self.work.notify_one();
+        asked
+    }
+}
+
+impl Roles {
+    /// Whether this server is a node of a cluster.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.records.is_some()
+    }
+
+    /// The shard whose record has the in-sync set.
+    pub(super) fn shard(&self) -> Option<ShardId> {
+        self.records.as_ref()?.shard
+    }
+
+    fn set_shard(&mut self, shard: ShardId) {
+        if let Some(records) = &mut self.records {
+            records.shard = Some(shard);
+        }
+    }
+
+    /// A machine begins: the outcomes of earlier ones' requests are not its own, nor is their link.
+    pub(super) fn begin_machine(&mut self) {
+        self.link_work = LinkWork::default();
+        if let Some(records) = &mut self.records {
+            records.machine += 1;
+            records.requests.clear();
+        }
+    }
+
+    /// A machine asks the records.
+    pub(super) fn ask(&mut self, request: Request) {
+        if let Some(records) = &mut self.records {
+            let machine = records.machine;
+            records.requests.push_back(Asked { machine, request });
+            records.asks.notify_one();
+        }
+    }
+
+    /// Whether this node waits for the records to name its start.
+    fn is_claiming(&self) -> bool {
+        matches!(&self.role, Role::Primary(primary) if primary.is_claiming())
+    }
+
+    /// What became of a request. While this node is no primary, the store refuses writes: so the log ends as the
+    /// machine knows when an epoch begins.
+    fn outcome(&mut self, machine: u64, outcome: Outcome, log: &Log) -> Heard {
+        if self.records.as_ref().is_none_or(|records| records.machine != machine) {
+            return Heard::Nothing;
+        }
+        let (now, was_claiming) = (self.now(), self.is_claiming());
+        match &mut self.role {
+            Role::Alone(_) => Heard::Nothing,
+            Role::Primary(primary) => {
+                primary.appended(now, log.handed(), log.length());
+                primary.outcome(now, outcome);
+                let serves = was_claiming && primary.is_serving();
+                self.carry_out(log);
+                if !serves {
+                    return Heard::Nothing;
+                }
+                self.take_clean();
+                Heard::Serves
+            }
+            Role::Replica(replica) => {
+                replica.outcome(now, outcome);
+                self.sort_acts();
+                self.link_work.take_over.take().map_or(Heard::Nothing, Heard::TakesOver)
+            }
+        }
+    }
+
+    /// Sorts what the machine of a replica asks for: requests go to the records, the rest waits for the link.
+    fn sort_acts(&mut self) {
+        let Some(replica) = self.replica() else { return };
+        for act in replica.acts() {
+            match act {
+                ReplicaAct::Send(_, message) => self.link_work.messages.push(message),
+                ReplicaAct::Reconnect => self.link_work.ends = true,
+                ReplicaAct::TakeOver(from) => self.link_work.take_over = Some(from),
+                ReplicaAct::Ask(request) => self.ask(request),
+                ReplicaAct::GivenUp(why) => {
+                    tracing::warn!(?why, "this node does not become primary");
+                    self.link_work.ends = true;
+                }
+            }
+        }
+    }
+
+    /// What the link of this replica must do.
+    pub(super) fn take_link_work(&mut self) -> LinkWork {
+        self.sort_acts();
+        std::mem::take(&mut self.link_work)
+    }
+
+    /// A promotion whose promise has ended is carried out, also without a link.
+    pub(super) fn go_on_with_promotion(&mut self) {
+        self.sort_acts();
+        self.tasks.extend(self.link_work.take_over.take().map(Task::TakeOver));
+    }
+
+    fn stand(&mut self, revision: Revision, record: &Shard, log: &Log) -> Option<Stand> {
+        let (me, is_ready) = (self.me, self.records.as_ref()?.is_ready);
+        let leads = record.primary.node == me.node;
+        match &mut self.role {
+            _ if !is_ready => None,
+            Role::Primary(primary) => {
+                primary.saw(revision, record);
+                self.carry_out(log);
+                Some(Stand::Leads)
+            }
+            Role::Alone(_) if leads => Some(Stand::Begins),
+            // It was refused as primary, or has just asked for the role.
+            Role::Replica(_) if leads => Some(Stand::Waits),
+            Role::Alone(_) | Role::Replica(_) if record.replicas.contains(&me.node) => {
+                Some(Stand::Follows)
+            }
+            Role::Alone(_) | Role::Replica(_) => Some(Stand::Waits),
+        }
+    }
+
+    /// Becomes a replica that gives up its data for no other primary than one of the same stream.
+    fn be_recorded_replica(&mut self, last: Lsn, log: &Log) {
+        let held = self.held(last, false);
+        let is_own = held.history.last_start().is_some_and(|start| start.node == self.me.node);
+        let is_clean = self.take_clean();
+        self.be_replica_with(Held { caught_up: held.caught_up || (is_clean && is_own), ..held });
+        self.publish(log);
+    }
+
+    /// Whether nothing was lost since the last epoch of this node, if that was before this start.
+    fn take_clean(&mut self) -> bool {
+        self.records.as_mut().is_some_and(|records| std::mem::take(&mut records.is_clean))
+    }
+
+    fn claim(&mut self, shard: ShardId, log: &Log) {
+        self.set_shard(shard);
+        self.begin_machine();
+        // A refusal must not forget it: the node may then be a replica that has everything.
+        let clean = self.records.as_ref().is_some_and(|records| records.is_clean);
+        let Held { store, history, last, .. } = self.held(log.handed(), false);
+        let kept = Kept { store, history, last, clean };
+        let origin = Origin::Recorded(shard);
+        let primary = Primary::start(self.now(), self.me, self.rules, kept, origin);
+        self.role = Role::Primary(Box::new(primary));
+        self.carry_out(log);
+    }
+
+    fn founds(
+        &mut self,
+        shard: ShardId,
+        revision: Revision,
+        record: &Shard,
+        log: &Log,
+    ) -> Option<TakeOver> {
+        self.set_shard(shard);
+        let Held { store, history, last, .. } = self.held(log.handed(), false);
+        if history.epoch() >= record.epoch {
+            return None;
+        }
+        let (epoch, committed, told, deposed) = (record.epoch, 0, Told::default(), None);
+        let set = Set::Recorded(shard, revision, record.clone());
+        Some(TakeOver { store, history, epoch, last, committed, told, set, deposed })
+    }
+
+    /// The node does not become the primary that it was before this start.
+    pub(super) fn refuse_start(&mut self, why: StartRefused) {
+        match why {
+            StartRefused::NotNamed => {
+                tracing::warn!("the records name another primary meanwhile: this node follows it");
+            }
+            StartRefused::MayHaveLost => tracing::error!(
+                "the records name this node as primary, but it may have lost writes that it acknowledged: it serves \
+                 nothing until another node of its shard is primary"
+            ),
+        }
+        self.tasks.push(Task::StepDown);
+    }
+
+    fn promote_recorded(&mut self) -> Result<(), PromoteRefused> {
+        let now = self.now();
+        let replica = self.replica().ok_or(PromoteRefused::NotInSync)?;
+        let asked = replica.promote(now, Vec::new(), false);
+        self.go_on_with_promotion();
+        asked
+    }
+}

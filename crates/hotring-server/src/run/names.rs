@@ -1,0 +1,83 @@
+//! What a server is called: random names, and those of a node of a cluster.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use hotring_cluster::directory::Node;
+use hotring_cluster::{Identity, Incarnation, NodeId};
+use hotring_coordinator::Coordinator;
+use hotring_log::Id;
+
+use crate::tasks::cluster::connect::connect;
+use crate::tasks::cluster::{self, identity};
+use hotring_commands::host::start_error::StartError;
+use hotring_commands::host::threads::spawn;
+use hotring_commands::settings::config::Config;
+use hotring_commands::state::reign::Reign;
+use hotring_commands::state::replication::Names;
+use hotring_commands::state::server::Server;
+
+pub(super) fn random_id() -> Result<Id, StartError> {
+    let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
+    Ok(id.try_into().expect("two times eight bytes"))
+}
+
+pub(super) fn random_u64() -> Result<u64, StartError> {
+    getrandom::u64().map_err(|e| StartError::new(format!("cannot get random numbers: {e}")))
+}
+
+/// New names for replication, of a server whose hash this id seeds. A node of a cluster keeps its own, and knows
+/// whether it has lost anything.
+pub(super) fn names(seed: Id, config: &Config) -> Result<(Names, Reign), StartError> {
+    let node: Vec<u8> =
+        [random_u64()?, random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
+    let node = NodeId(*node.first_chunk().expect("three numbers have 24 bytes"));
+    let mut me = Identity { node, incarnation: Incarnation(random_u64()?) };
+    let mut reign = Reign::default();
+    if config.replication.is_recorded() {
+        let folder = config.log.is_on.then_some(config.log.data.as_path());
+        me.node = identity::node_id(folder, node)?;
+        let opened = Reign::open(folder, identity::boot_id(), config.log.when);
+        reign = opened.map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    }
+    let is_clean = reign.was_kept();
+    Ok((Names { me, store: random_id()?, seed, stream: run_id()?, is_clean }, reign))
+}
+
+/// What makes the server a node of a cluster.
+pub(super) struct Membership {
+    node: Node,
+    coordinator: Arc<dyn Coordinator>,
+}
+
+impl Membership {
+    /// None for a server that belongs to no cluster.
+    pub(super) fn of(
+        config: &Config,
+        coordinator: Option<Arc<dyn Coordinator>>,
+        addresses: &[SocketAddr],
+        tls: &[SocketAddr],
+    ) -> Result<Option<Membership>, StartError> {
+        let Some(address) = &config.replication.cluster.coordinator else { return Ok(None) };
+        let node = identity::announced(config, addresses, tls)?;
+        let coordinator = coordinator.map_or_else(|| connect(address, config), Ok)?;
+        Ok(Some(Membership { node, coordinator }))
+    }
+
+    pub(super) fn start(self, server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> {
+        let server = server.clone();
+        spawn(cluster::THREAD, move || cluster::run(&server, &self.coordinator, &self.node))
+    }
+}
+
+/// 40 hexadecimal digits, as in Redis.
+pub(super) fn run_id() -> Result<String, StartError> {
+    let mut id = String::new();
+    for _ in 0..3 {
+        write!(id, "{:016x}", random_u64()?).expect("writing to a string cannot fail");
+    }
+    id.truncate(40);
+    Ok(id)
+}

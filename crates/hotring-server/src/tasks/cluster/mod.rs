@@ -1,0 +1,105 @@
+//! A node of a cluster: registers with the coordinator, keeps the records in view, passes on what the machines ask of
+//! them, and asks for the role of a primary that has died.
+//!
+//! ```text
+//!              registry                              view
+//!   lease, nodes/ID, alive/ID ---> coordinator ---> records ---> server.cluster, the role of this node
+//!                                     ^  |                            |
+//!                    requests --------+  +--- outcomes ---> machine   +--> succession: alive/PRIMARY is gone
+//! ```
+//! While the coordinator is away everything stays as it is: the right to answer comes from the replicas' promises,
+//! never from a lease.
+
+pub(crate) mod connect;
+pub(crate) mod farewell;
+pub(crate) mod identity;
+mod registry;
+mod requests;
+mod succession;
+mod view;
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotring_cluster::directory::Node;
+use hotring_commands::host::threads;
+use hotring_commands::state::server::Server;
+use hotring_coordinator::{Coordinator, Failure, Reply};
+
+/// The name of the thread.
+pub(crate) const THREAD: &str = "hotring-cluster";
+
+/// Pause before a request to the coordinator is tried again, or after a panic.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Limit of the time for which the end of the server waits for the coordinator.
+const FAREWELL_MAX: Duration = Duration::from_millis(500);
+
+/// This node, as its tasks know it.
+struct Member {
+    server: Arc<Server>,
+    coordinator: Arc<dyn Coordinator>,
+    /// What others are told.
+    node: Node,
+}
+
+impl Member {
+    /// How long the lease of this node lives, and a request may take at most.
+    fn lease(&self) -> Duration {
+        self.server.settings.config().replication.lease()
+    }
+
+    /// The result of a request; unknown at the latest after half of a lease, so that a stuck coordinator delays nothing
+    /// for longer.
+    async fn ask<T>(&self, reply: Reply<'_, T>) -> Result<T, Failure> {
+        let limited = tokio::time::timeout(self.lease() / 2, reply).await;
+        limited.unwrap_or_else(|_| Err(Failure::Unknown("the time is over".to_string())))
+    }
+}
+
+/// Serves the cluster until the server stops. `node` is what others are told about this one.
+pub(crate) fn run(server: &Arc<Server>, coordinator: &Arc<dyn Coordinator>, node: &Node) {
+    let work = || run_once(server, coordinator.clone(), node.clone());
+    // The tasks begin again with what the coordinator and the machines have.
+    while catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!("the thread of the cluster panicked; it begins again");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn run_once(server: &Arc<Server>, coordinator: Arc<dyn Coordinator>, node: Node) {
+    let runtime = match threads::event_loop() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "cannot start an event loop");
+            return server.stop();
+        }
+    };
+    let member = Rc::new(Member { server: server.clone(), coordinator, node });
+    runtime.block_on(async {
+        let lease = Rc::new(registry::Registered::default());
+        let mut tasks: [Pin<Box<dyn Future<Output = ()>>>; 4] = [
+            Box::pin(registry::keep(member.clone(), lease.clone())),
+            Box::pin(view::keep(member.clone())),
+            Box::pin(requests::pass_on(member.clone())),
+            Box::pin(succession::keep(member.clone())),
+        ];
+        let mut stopping = pin!(server.process.stopping());
+        // Each of the four ends with the server only. Polling all of them at each wake-up is cheap.
+        poll_fn(|cx| {
+            tasks.iter_mut().for_each(|task| _ = task.as_mut().poll(cx));
+            stopping.as_mut().poll(cx)
+        })
+        .await;
+        drop(tasks);
+        // The others need not wait for the end of the lease.
+        if let Some(lease) = lease.take() {
+            let farewell = tokio::time::timeout(FAREWELL_MAX, member.coordinator.revoke(lease));
+            let _ = farewell.await;
+        }
+    });
+}

@@ -1,0 +1,156 @@
+//! A coordinator on a thread of its own, and the doors by which nodes reach it. A door can be shut.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hotring_cluster::Revision;
+use hotring_cluster::directory::Directory;
+use hotring_coordinator::{
+    Coordinator, Embedded, Failure, Lease, LeaseId, Outcome, Reply, Snapshot, Transaction, Watch,
+};
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot};
+
+/// The coordinator.
+pub struct Keeper {
+    embedded: Embedded,
+    runtime: Runtime,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub fn new() -> Keeper {
+        let (made, take) = std::sync::mpsc::channel();
+        let (end, ends) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                made.send(Embedded::in_memory()).unwrap();
+                let _ = ends.await;
+            });
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let embedded = take.recv().unwrap();
+        Keeper { embedded, runtime, end: Some(end), thread: Some(thread) }
+    }
+
+    pub fn door(&self) -> Door {
+        let is_shut = Arc::new(AtomicBool::new(false));
+        Door(Arc::new(Shut { embedded: self.embedded.clone(), is_shut }))
+    }
+
+    pub fn directory(&self) -> Directory {
+        let snapshot = self.runtime.block_on(self.embedded.read()).unwrap();
+        let records = snapshot.records.iter();
+        let records = records.map(|record| (&record.name[..], record.revision, &record.value[..]));
+        Directory::read(records).unwrap()
+    }
+
+    pub fn transact(&self, transaction: Transaction) -> Result<Outcome, Failure> {
+        self.runtime.block_on(self.embedded.transact(&transaction))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The way of one node to the coordinator.
+pub struct Door(Arc<Shut>);
+
+impl Door {
+    /// From here on the node gets no answer, and its watches end.
+    pub fn shut(&self) {
+        // ORDERING: Relaxed, nothing else is read through it.
+        self.0.is_shut.store(true, Ordering::Relaxed);
+    }
+
+    pub fn open(&self) {
+        // ORDERING: Relaxed, as above.
+        self.0.is_shut.store(false, Ordering::Relaxed);
+    }
+
+    pub fn coordinator(&self) -> Arc<dyn Coordinator> {
+        self.0.clone()
+    }
+}
+
+struct Shut {
+    embedded: Embedded,
+    is_shut: Arc<AtomicBool>,
+}
+
+impl Shut {
+    fn is_shut(&self) -> bool {
+        // ORDERING: Relaxed, as above.
+        self.is_shut.load(Ordering::Relaxed)
+    }
+
+    fn pass<'a, T: Send + 'a>(&'a self, reply: Reply<'a, T>) -> Reply<'a, T> {
+        Box::pin(async move {
+            match self.is_shut() {
+                true => Err(Failure::Unknown("the door is shut".to_string())),
+                false => reply.await,
+            }
+        })
+    }
+}
+
+/// Passes changes on while the door is open.
+async fn pass_on(
+    door: Arc<AtomicBool>,
+    mut from: Watch,
+    to: mpsc::Sender<hotring_coordinator::Changed>,
+) {
+    loop {
+        // ORDERING: Relaxed, as above.
+        if door.load(Ordering::Relaxed) || to.is_closed() {
+            return;
+        }
+        match tokio::time::timeout(Duration::from_millis(20), from.recv()).await {
+            Ok(Some(changed)) => drop(to.send(changed).await),
+            Ok(None) => return,
+            Err(_) => {}
+        }
+    }
+}
+
+impl Coordinator for Shut {
+    fn read(&self) -> Reply<'_, Snapshot> {
+        self.pass(self.embedded.read())
+    }
+
+    fn transact<'a>(&'a self, transaction: &'a Transaction) -> Reply<'a, Outcome> {
+        self.pass(self.embedded.transact(transaction))
+    }
+
+    fn grant(&self, ttl: Duration) -> Reply<'_, Lease> {
+        self.pass(self.embedded.grant(ttl))
+    }
+
+    fn keep_alive(&self, lease: LeaseId) -> Reply<'_, ()> {
+        self.pass(self.embedded.keep_alive(lease))
+    }
+
+    fn revoke(&self, lease: LeaseId) -> Reply<'_, ()> {
+        self.pass(self.embedded.revoke(lease))
+    }
+
+    fn watch(&self, after: Revision) -> Reply<'_, Watch> {
+        Box::pin(async move {
+            let from = self.pass(self.embedded.watch(after)).await?;
+            let (to, watch) = mpsc::channel(16);
+            tokio::spawn(pass_on(self.is_shut.clone(), from, to));
+            Ok(watch)
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! A shard of two nodes: deaths, returns, and a coordinator that is away.
+
+use super::*;
+
+/// A coordinator, and a shard of a primary and a replica.
+fn pair(name: &str, log: Option<AckWhen>) -> (Keeper, Node, Node) {
+    let keeper = Keeper::new();
+    let node = |part: &str| Node::new(&keeper, &format!("{name}-{part}"), log);
+    let (one, other) = (node("one"), node("other"));
+    found(&keeper, &[vec![&one, &other]]);
+    (keeper, one, other)
+}
+
+#[test]
+fn a_cluster_serves_once_its_records_are_there() {
+    let keeper = Keeper::new();
+    let node = |part: &str| Node::new(&keeper, part, None);
+    let nodes = [node("a"), node("b"), node("c"), node("d")];
+    let refused = nodes[0].wire().say("SET k 1");
+    assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+    let [a, b, c, d] = &nodes;
+    found(&keeper, &[vec![a, b], vec![c, d]]);
+    for (primary, replica) in [(a, b), (c, d)] {
+        wait_until_it_serves(primary);
+        assert_eq!((&role(primary)[..], &role(replica)[..]), ("master", "slave"));
+    }
+    let refused = a.wire().say("REPLICAOF NO ONE");
+    assert!(
+        matches!(&refused, Reply::Error(why) if why.contains("hotring cluster")),
+        "{refused:?}"
+    );
+    let refused = a.wire().say("CONFIG SET in-sync-replicas 127.0.0.1:1");
+    assert!(matches!(&refused, Reply::Error(why) if why.contains("records")), "{refused:?}");
+}
+
+/// The death of a primary is noticed by its lease alone. All that it acknowledged is at the replica, which serves soon.
+#[test]
+fn a_replica_takes_over_from_a_dead_primary() {
+    let (keeper, mut one, other) = pair("death", Some(AckWhen::Written));
+    write(&one, 0..200);
+    let died = Instant::now();
+    one.kill();
+    wait_until_it_serves(&other);
+    let took = died.elapsed();
+    println!("a new primary serves after {took:?}");
+    assert!(took < FAILOVER_MAX, "{took:?}");
+    assert_has(&other, 0..200);
+    write(&other, 200..300);
+    // The old primary comes back with what it had, and gets the rest.
+    one.start(&keeper);
+    wait_for("it follows", || all_in_sync(&keeper.directory()));
+    assert_eq!(role(&one), "slave");
+    assert_eq!(info(&mut one.wire(), "master_link_status"), "up");
+    assert_has(&other, 0..300);
+    // And the way back.
+    let mut other = other;
+    other.kill();
+    wait_until_it_serves(&one);
+    assert_has(&one, 0..300);
+}
+
+/// A primary that lost its disk must not empty its replica: it is refused, and gets everything from that.
+#[test]
+fn a_primary_that_comes_back_empty_empties_nobody() {
+    let (keeper, mut one, other) = pair("empty", Some(AckWhen::Written));
+    write(&one, 0..100);
+    one.kill();
+    one.folder.lose_all_but("node-id");
+    one.start(&keeper);
+    wait_until_it_serves(&other);
+    assert_has(&other, 0..100);
+    assert_eq!(role(&one), "slave");
+    wait_for("it follows", || all_in_sync(&keeper.directory()));
+    let mut wire = one.wire();
+    wait_for("it has all", || wire.say("DBSIZE") == Reply::Int(101));
+}
+
+/// A primary whose log lost nothing goes on after a restart, before its lease is over.
+#[test]
+fn a_primary_that_lost_nothing_goes_on_after_a_restart() {
+    let (keeper, mut one, other) = pair("restart", Some(AckWhen::Written));
+    write(&one, 0..100);
+    let epoch = |keeper: &Keeper| keeper.directory().shards[&0].1.epoch;
+    let before = epoch(&keeper);
+    one.kill();
+    one.start(&keeper);
+    wait_until_it_serves(&one);
+    assert_has(&one, 0..100);
+    assert!(epoch(&keeper) > before);
+    assert_eq!((&role(&one)[..], &role(&other)[..]), ("master", "slave"));
+    wait_for("the replica is back", || all_in_sync(&keeper.directory()));
+    write(&one, 100..200);
+}
+
+/// Leases end while the coordinator is away, and watches: neither stops a primary, nor makes another one.
+#[test]
+fn data_is_served_while_the_coordinator_is_away() {
+    let (keeper, one, other) = pair("away", None);
+    let before = keeper.directory().shards[&0].1.clone();
+    one.door.shut();
+    other.door.shut();
+    wait_for("the leases end", || keeper.directory().alive.is_empty());
+    write(&one, 0..50);
+    std::thread::sleep(LEASE);
+    write(&one, 50..100);
+    // The replica hears of the end of its primary's lease first, and hears its primary.
+    other.door.open();
+    wait_for("it registers again", || keeper.directory().alive.len() == 1);
+    std::thread::sleep(LEASE);
+    write(&one, 100..150);
+    one.door.open();
+    wait_for("both register again", || keeper.directory().alive.len() == 2);
+    assert_eq!(keeper.directory().shards[&0].1, before);
+    assert_has(&one, 0..150);
+}
+
+/// An orderly end hands the role over first.
+#[test]
+fn a_primary_that_stops_hands_its_role_over() {
+    let (keeper, mut one, other) = pair("stop", Some(AckWhen::Written));
+    write(&one, 0..100);
+    let server = one.server.take().unwrap();
+    let began = Instant::now();
+    server.running().hand_over();
+    wait_until_it_serves(&other);
+    let took = began.elapsed();
+    println!("the role is handed over in {took:?}");
+    assert!(took < LEASE, "{took:?}");
+    assert_has(&other, 0..100);
+    server.stop();
+    wait_for("its lease is revoked", || keeper.directory().alive.len() == 1);
+    // It is not waited for.
+    let took = wait_until_it_serves(&other);
+    println!("writes go on after {took:?}");
+    assert!(took < LEASE / 4, "{took:?}");
+    write(&other, 100..150);
+}
