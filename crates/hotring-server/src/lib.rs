@@ -37,3 +37,4 @@ pub use hotring_commands::settings::{
     toml_value,
 };
 pub use run::{Running, run, start, start_in};
+pub use tasks::cluster::connect::coordinator;

@@ -14,7 +14,7 @@ use hotring_protocol::{Reply, ReplyLimits, ReplyReader};
 /// The default address of the server.
 const ADDRESS: &str = "127.0.0.1:6379";
 /// The environment variable from which redis-cli takes the password. Unlike a flag, it is in no process list.
-const PASSWORD: &str = "REDISCLI_AUTH";
+pub(crate) const PASSWORD: &str = "REDISCLI_AUTH";
 /// Time limit for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes per read.

@@ -7,7 +7,7 @@ use hotring_cluster::FailoverRefused;
 use hotring_log::wire::WIRE_VERSION;
 use hotring_protocol::parse_i64;
 
-use crate::settings::config::Source;
+use crate::settings::config::{CoordinatorAddress, Source};
 use crate::state::client::Closing;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
@@ -171,6 +171,29 @@ pub(crate) fn replicate(c: &mut Context<'_>) -> Outcome {
     let port = parse_i64(c.args.at(2)).and_then(|port| u16::try_from(port).ok());
     let port = port.ok_or(Failure::NotAnInteger)?;
     c.client.closing = Some(Closing::BecomesLink(port));
+    c.reply.simple("OK");
+    Ok(())
+}
+
+/// The version of the frames that a connection to the coordinator speaks: `docs/design/coordinator.md`.
+const COORDINATION_VERSION: i64 = 1;
+
+/// Turns the connection into one to the coordinator of this node, if the settings give it one.
+pub(crate) fn coordinate(c: &mut Context<'_>) -> Outcome {
+    let version = parse_i64(c.args.at(1)).ok_or(Failure::NotAnInteger)?;
+    if version != COORDINATION_VERSION {
+        return Err(Failure::from(format!(
+            "ERR connections to a coordinator of version {version} are not spoken here, but of version \
+             {COORDINATION_VERSION}"
+        )));
+    }
+    let settings = c.server.settings.config();
+    if settings.replication.cluster.coordinator != Some(CoordinatorAddress::Embedded) {
+        return Err(Failure::text(
+            "ERR this server keeps no cluster's records: its setting coordinator is not 'embedded'",
+        ));
+    }
+    c.client.closing = Some(Closing::BecomesCoordination);
     c.reply.simple("OK");
     Ok(())
 }

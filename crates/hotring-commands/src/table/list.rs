@@ -110,6 +110,10 @@ macro_rules! all_commands {
             .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH)).since(OURS)
             .args("version <port | SEED>")
             .about("Makes the connection the link of a replica at this port, or tells what seeds the hash.");
+        HotringCoordinate = "hotring.coordinate" 2 Server => replication::coordinate
+            .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH).with(Flags::LOADING))
+            .since(OURS).args("version")
+            .about("Makes the connection one to the coordinator of this node of a cluster.");
         Role = "role" 1 Server => replication::role .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers whether this server is a primary or a replica, and of whom.");

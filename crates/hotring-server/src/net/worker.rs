@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use hotring_coordinator::Embedded;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::LocalRuntime;
@@ -31,11 +32,12 @@ const FINISH_MAX: Duration = Duration::from_secs(5);
 pub(crate) fn run(
     runtime: &LocalRuntime,
     server: &Arc<Server>,
+    embedded: Option<Embedded>,
     index: usize,
     seed: u64,
     incoming: UnboundedReceiver<Incoming>,
 ) {
-    let thread = Rc::new(Thread::new(server.clone(), index, seed));
+    let thread = Rc::new(Thread::new(server.clone(), embedded, index, seed));
     runtime.block_on(async {
         // Before anything runs: a thread that gets stuck in its first request must have been seen
         // once.

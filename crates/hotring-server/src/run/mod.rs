@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use hotring_coordinator::Coordinator;
+use hotring_coordinator::{Coordinator, Embedded};
 use hotring_log::{Disk, Id, Storage, stored_id};
 use hotring_store::index::Config as IndexConfig;
 use hotring_store::{EvictionPolicy, Options, Store};
@@ -366,7 +366,9 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let plain = tcp.into_iter().map(|listener| (listener, Incoming::Tcp as listen::Spoken));
     let tls = tls.into_iter().map(|listener| (listener, Incoming::Tls as listen::Spoken));
     let other = memcached.into_iter().map(|l| (l, Incoming::Memcached as listen::Spoken));
-    let mut threads = start_threads(&server, plain.chain(tls).chain(other).collect(), unix)?;
+    let listeners = plain.chain(tls).chain(other).collect();
+    let embedded = membership.as_ref().and_then(Membership::embedded);
+    let mut threads = start_threads(&server, embedded, listeners, unix)?;
     if let Some(membership) = membership {
         threads.push(membership.start(&server)?);
     }
@@ -435,6 +437,7 @@ fn warn_of_protection(server: &Server, tls_addresses: &[SocketAddr]) {
 
 fn start_threads(
     server: &Arc<Server>,
+    embedded: Option<Embedded>,
     tcp: Vec<(TcpListener, listen::Spoken)>,
     unix: Option<UnixListener>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
@@ -443,10 +446,10 @@ fn start_threads(
     for index in 0..server.threads.len() {
         let (door, incoming) = mpsc::unbounded_channel();
         doors.push(door);
-        let (server, seed) = (server.clone(), random_u64()?);
+        let (server, embedded, seed) = (server.clone(), embedded.clone(), random_u64()?);
         // A runtime is bound to its thread, so it must be built there.
         threads.push(spawn(&threads::io_name(index), move || match threads::event_loop() {
-            Ok(runtime) => worker::run(&runtime, &server, index, seed, incoming),
+            Ok(runtime) => worker::run(&runtime, &server, embedded, index, seed, incoming),
             Err(error) => {
                 tracing::error!(%error, "cannot start an event loop");
                 server.stop();

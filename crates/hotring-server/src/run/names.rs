@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use hotring_cluster::directory::Node;
 use hotring_cluster::{Identity, Incarnation, NodeId};
-use hotring_coordinator::Coordinator;
+use hotring_coordinator::{Coordinator, Embedded};
 use hotring_log::Id;
 
 use crate::tasks::cluster::connect::connect;
@@ -50,6 +50,7 @@ pub(super) fn names(seed: Id, config: &Config) -> Result<(Names, Reign), StartEr
 pub(super) struct Membership {
     node: Node,
     coordinator: Arc<dyn Coordinator>,
+    embedded: Option<Embedded>,
 }
 
 impl Membership {
@@ -62,8 +63,16 @@ impl Membership {
     ) -> Result<Option<Membership>, StartError> {
         let Some(address) = &config.replication.cluster.coordinator else { return Ok(None) };
         let node = identity::announced(config, addresses, tls)?;
-        let coordinator = coordinator.map_or_else(|| connect(address, config), Ok)?;
-        Ok(Some(Membership { node, coordinator }))
+        let (coordinator, embedded) = match coordinator {
+            Some(coordinator) => (coordinator, None),
+            None => connect(address, config)?,
+        };
+        Ok(Some(Membership { node, coordinator, embedded }))
+    }
+
+    /// The coordinator that this node keeps for the others.
+    pub(super) fn embedded(&self) -> Option<Embedded> {
+        self.embedded.clone()
     }
 
     pub(super) fn start(self, server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> {

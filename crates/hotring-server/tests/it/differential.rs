@@ -544,11 +544,12 @@ fn compare_command(ours: &Reply, theirs: &Reply) {
 }
 
 /// Commands that Redis 7 does not have.
-const OURS: [&str; 14] = [
+const OURS: [&str; 15] = [
     "delex",
     "delifeq",
     "digest",
     "history",
+    "hotring.coordinate",
     "hotring.replicate",
     "increx",
     "msetex",

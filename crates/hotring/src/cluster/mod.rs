@@ -1,7 +1,10 @@
-//! `hotring cluster plan`: shows which slots would move. It changes nothing and asks no server.
+//! `hotring cluster`: makes a cluster, shows its state, and plans changes.
 
+mod create;
 mod file;
 mod plan;
+mod records;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -49,17 +52,32 @@ pub(crate) fn cli() -> Command {
              lines of a slot, a space and a number",
         ));
     Command::new("cluster")
-        .about("Plan changes of a cluster")
+        .about("Make a cluster, show its state, plan its changes")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .subcommand(create::cli())
+        .subcommand(status::cli())
         .subcommand(plan)
 }
 
-/// Prints a plan.
+/// Does what the subcommand says.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
-    let Some(("plan", flags)) = flags.subcommand() else {
-        unreachable!("clap accepts no other subcommand")
+    let (name, done) = match flags.subcommand() {
+        Some(("plan", flags)) => return print_plan(flags),
+        Some(("create", flags)) => ("create", create::run(flags)),
+        Some(("status", flags)) => ("status", status::run(flags)),
+        _ => unreachable!("clap accepts no other subcommand"),
     };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("hotring cluster {name}: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print_plan(flags: &ArgMatches) -> ExitCode {
     let file = flags.get_one::<PathBuf>("FILE").expect("it is required");
     match planned(file, flags.get_one::<PathBuf>("LOADS").map(PathBuf::as_path)) {
         Ok(planned) => {

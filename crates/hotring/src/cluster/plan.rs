@@ -85,6 +85,16 @@ fn layout(cluster: &Cluster) -> Vec<(ShardId, Vec<usize>)> {
 }
 
 impl Planned {
+    /// The shards with the positions of their nodes, the primary first.
+    pub(super) fn shards(&self) -> &[(ShardId, Vec<usize>)] {
+        &self.shards
+    }
+
+    /// The owner of each slot afterwards.
+    pub(super) fn after(&self) -> &Owners {
+        &self.after
+    }
+
     fn write_shard(&self, f: &mut fmt::Formatter, shard: ShardId, nodes: &[usize]) -> fmt::Result {
         let all = &self.cluster.nodes;
         let label = match (self.cluster.shards.contains_key(&shard), nodes.is_empty()) {

@@ -1,6 +1,7 @@
 //! Tests of the program: its start, its start errors, its end by signals, and its messages to the
 //! service manager.
 
+mod cluster;
 mod files;
 mod nemesis;
 mod redis;

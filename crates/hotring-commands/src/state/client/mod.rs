@@ -109,6 +109,8 @@ pub enum Closing {
     Failed,
     /// The connection becomes the link of a replica that listens on this port.
     BecomesLink(u16),
+    /// The connection becomes one to the coordinator of this node.
+    BecomesCoordination,
     /// The client has killed itself (CLIENT KILL), or has lost its user or a right, or the server ends.
     Killed,
 }

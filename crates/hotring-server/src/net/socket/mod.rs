@@ -15,6 +15,7 @@
 
 mod batch;
 mod input;
+mod links;
 mod logged;
 mod output;
 mod wait;
@@ -28,11 +29,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
+use hotring_coordinator::Embedded;
 use hotring_log::{Lsn, Trouble};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::tasks::replicate::feed;
 use batch::{Away, Job, Stopped, Work};
 use hotring_commands::commands::pubsub::leave_all;
 use hotring_commands::exec::Conversation;
@@ -70,6 +71,8 @@ const RUNNERS_KEPT: usize = 4;
 pub(crate) struct Thread {
     /// The shared state of the server.
     pub server: Arc<Server>,
+    /// The coordinator of this node, if the settings give it one.
+    embedded: Option<Embedded>,
     /// The index of the thread.
     pub index: usize,
     /// Set when the server stops: finish the requests that have arrived, then close.
@@ -90,11 +93,17 @@ struct Runner {
 
 impl Thread {
     /// The state of thread `index`.
-    pub(crate) fn new(server: Arc<Server>, index: usize, seed: u64) -> Self {
+    pub(crate) fn new(
+        server: Arc<Server>,
+        embedded: Option<Embedded>,
+        index: usize,
+        seed: u64,
+    ) -> Self {
         let work = Work::new(&server, index, seed);
         let runners = RefCell::new(vec![Runner { fiber: Fiber::new(), work }]);
         Thread {
             server,
+            embedded,
             index,
             finishing: Cell::new(false),
             runners,
@@ -213,11 +222,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(crate) fn serve(mut self) -> impl Future<Output = ()> {
         async move {
             let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
-            if let (Ok(()), Some(Closing::BecomesLink(port))) =
-                (&ended, self.conversation.client.closing)
-            {
-                let client = &self.conversation.client.shared;
-                feed::serve(&mut self.stream, &self.thread.server, client, port).await;
+            if ended.is_ok() {
+                self.become_link().await;
             }
             // Before the client can see the end: it must then find the connection gone.
             self.leave();

@@ -20,12 +20,12 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// A connection to a primary.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Connects, by TLS if the settings say so.
-pub(super) async fn dial(config: &Config, source: &Source) -> Result<Box<dyn Stream>, LinkError> {
+pub(crate) async fn dial(config: &Config, source: &Source) -> Result<Box<dyn Stream>, LinkError> {
     let limited = tokio::time::timeout(CONNECT_MAX, connect(config, source));
     limited.await.unwrap_or_else(|_| Err(LinkError::Peer("connecting takes too long".to_string())))
 }

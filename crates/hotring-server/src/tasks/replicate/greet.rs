@@ -42,7 +42,7 @@ pub(super) async fn greet(
 }
 
 /// Authenticates, if the settings have a password.
-pub(super) async fn log_in(stream: &mut dyn Stream, config: &Config) -> Result<(), LinkError> {
+pub(crate) async fn log_in(stream: &mut dyn Stream, config: &Config) -> Result<(), LinkError> {
     let settings = &config.replication;
     if !settings.password.is_empty() {
         let user = Some(settings.user.as_str()).filter(|user| !user.is_empty());
@@ -58,12 +58,12 @@ fn is_unknown(error: &str) -> bool {
     error.to_ascii_lowercase().starts_with("err unknown command")
 }
 
-pub(super) fn refused(error: String) -> LinkError {
+pub(crate) fn refused(error: String) -> LinkError {
     LinkError::Peer(format!("the primary refuses: {error}"))
 }
 
 /// Sends a request and reads the answer, which must be a simple string or an error.
-pub(super) async fn ask(
+pub(crate) async fn ask(
     stream: &mut dyn Stream,
     words: &[&str],
 ) -> Result<Result<String, String>, LinkError> {

@@ -9,11 +9,11 @@
 
 mod apply;
 mod copy;
-mod dial;
+pub(crate) mod dial;
 pub(crate) mod feed;
 mod follow;
 mod frames;
-mod greet;
+pub(crate) mod greet;
 mod redis;
 mod repair;
 mod seed;
@@ -142,7 +142,10 @@ async fn run_links(server: &Arc<Server>) {
 }
 
 /// The result of `work`, or None if `end` comes first.
-async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn unless<T>(
+    end: impl Future<Output = ()>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let (mut end, mut work) = (pin!(end), pin!(work));
     poll_fn(|cx| {
         if end.as_mut().poll(cx).is_ready() {

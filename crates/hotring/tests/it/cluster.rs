@@ -1,0 +1,80 @@
+//! A cluster of processes with an embedded coordinator: made, shown, and a primary killed.
+
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::{Folder, Server, hotring, output, say, stderr};
+
+/// How long a new primary may take after a kill, on a machine that does ten other things.
+const FAILOVER_MAX: Duration = Duration::from_secs(10);
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn serve(data: &Folder, coordinator: &str, port: &str) -> Server {
+    let mut command = hotring(&["serve", "--port", port, "--log", "everysec"]);
+    Server::start(command.arg("--data").arg(&data.0).args(["--coordinator", coordinator]))
+}
+
+fn cluster(words: &[&str], coordinator: &str) -> Output {
+    output(hotring(&["cluster"]).args(words).args(["--coordinator", coordinator]))
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn leads(server: &Server) -> bool {
+    say(&mut server.connect(), "SET who leads") == "+OK"
+}
+
+#[test]
+fn a_cluster_is_made_shown_and_outlives_its_primary() {
+    let folders = ["a", "b", "c"].map(|name| Folder::new(&format!("cluster-{name}")));
+    let keeper = serve(&folders[0], "embedded", "0");
+    let coordinator = keeper.address.clone();
+    let idle = || stdout(&cluster(&["status"], &coordinator)).matches("idle, alive").count();
+    wait_for("the coordinator's node registers", || idle() == 1);
+    let refused = cluster(&["create", "--yes"], &coordinator);
+    assert!(stderr(&refused).contains("too few nodes"), "{}", stderr(&refused));
+    let mut nodes = [&folders[1], &folders[2]].map(|data| serve(data, &coordinator, "0"));
+    wait_for("the nodes register", || idle() == 3);
+    let planned = cluster(&["create", "--copies", "3", "--dry-run"], &coordinator);
+    assert!(stdout(&planned).contains("shard 0 (new): 0 -> 16384 slots"), "{}", stdout(&planned));
+    let made = cluster(&["create", "--copies", "3", "--yes"], &coordinator);
+    assert!(stdout(&made).contains("the cluster serves all slots"), "{}", stderr(&made));
+    let again = cluster(&["create", "--yes"], &coordinator);
+    assert!(stderr(&again).contains("there is a cluster already"), "{}", stderr(&again));
+    // The death of the coordinator's node would stop changes.
+    if leads(&keeper) {
+        assert_eq!(say(&mut keeper.connect(), "FAILOVER"), "+OK");
+    }
+    wait_for("another node leads", || nodes.iter().any(leads));
+    let at = nodes.iter().position(leads).unwrap();
+    wait_for("all are in sync", || {
+        stdout(&cluster(&["status"], &coordinator)).matches("in sync, alive").count() == 2
+    });
+    let mut stream = nodes[at].connect();
+    (0..100).for_each(|n| assert_eq!(say(&mut stream, &format!("SET k{n} {n}")), "+OK"));
+    let (died, port) = (Instant::now(), nodes[at].address.rsplit_once(':').unwrap().1.to_string());
+    nodes[at].signal(Signal::KILL);
+    nodes[at].end();
+    let rest = [&keeper, &nodes[1 - at]];
+    wait_for("a replica leads", || rest.iter().any(|node| leads(node)));
+    println!("a new primary serves {:?} after a kill", died.elapsed());
+    assert!(died.elapsed() < FAILOVER_MAX, "{:?}", died.elapsed());
+    let primary = rest.iter().find(|node| leads(node)).unwrap();
+    let mut stream = primary.connect();
+    (0..100).for_each(|n| assert_eq!(say(&mut stream, &format!("EXISTS k{n}")), ":1", "k{n}"));
+    nodes[at] = serve(&folders[1 + at], &coordinator, &port);
+    wait_for("the old primary is back", || {
+        stdout(&cluster(&["status"], &coordinator)).matches("in sync, alive").count() == 2
+    });
+}
