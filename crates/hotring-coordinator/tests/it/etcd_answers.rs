@@ -24,8 +24,8 @@ enum Member {
     Hangs,
     /// Never answers.
     Silent,
-    /// Answers with the beginning of a body that has no end, and a line of it.
-    Streams(&'static str),
+    /// Begins watches with a line, without an end, and answers this to everything else.
+    Watched(&'static str, &'static str),
     /// Answers with more and more bytes.
     Floods,
 }
@@ -53,9 +53,13 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
 
 async fn serve(mut stream: TcpStream, member: Member, asked: Asked) {
     while let Some(path) = request(&mut stream).await {
-        asked.lock().unwrap().push(path);
+        asked.lock().unwrap().push(path.clone());
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        match member {
+        let says = match member {
+            Member::Watched(_, body) if path != "/v3/watch" => Member::Says(200, body),
+            member => member,
+        };
+        match says {
             Member::Says(status, body) | Member::SaysOnce(status, body) => {
                 let len = body.len();
                 let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: {len}\r\n\r\n{body}");
@@ -63,7 +67,7 @@ async fn serve(mut stream: TcpStream, member: Member, asked: Asked) {
             }
             Member::Hangs => return,
             Member::Silent => std::future::pending().await,
-            Member::Streams(line) => {
+            Member::Watched(line, _) => {
                 let answer = format!("{head}{:x}\r\n{line}\n\r\n", line.len() + 1);
                 let _ = stream.write_all(answer.as_bytes()).await;
                 std::future::pending().await
@@ -200,15 +204,21 @@ fn an_answer_has_limits() {
 fn a_watch_that_cannot_go_on_ends() {
     run(async {
         let created = r#"{"result":{"header":{"revision":"7"},"created":true}}"#;
-        let (it, _) = client(&[Member::Streams(created)]).await;
+        let (it, _) = client(&[Member::Watched(created, EMPTY)]).await;
         let open = it.watch(7).await.unwrap();
-        // The member has never been at this revision.
+        // etcd has never been at this revision.
         ends(it.watch(8).await.unwrap()).await;
         assert!(!open.is_closed());
-        let (it, asked) = client(&[Member::Hangs, Member::Silent, Member::Streams(created)]).await;
+        // It has, and this member lags behind.
+        let (it, _) = client(&[Member::Watched(created, DONE)]).await;
+        let lagging = it.watch(8).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!lagging.is_closed());
+        let members = [Member::Hangs, Member::Silent, Member::Watched(created, EMPTY)];
+        let (it, asked) = client(&members).await;
         it.watch(7).await.unwrap();
         assert_eq!(count(&asked), 3);
-        let (it, _) = client(&[Member::Streams("{}")]).await;
+        let (it, _) = client(&[Member::Watched("{}", EMPTY)]).await;
         assert!(matches!(it.watch(7).await, Err(Failure::Unknown(_))));
         let (it, _) = client(&[Member::Says(200, created)]).await;
         let ended = it.watch(7).await;
