@@ -16,10 +16,10 @@ use crate::in_sync::Set;
 use crate::message::{
     Ack, Answer, Beat, Course, Handover, Hello, Positions, Stamp, ToPrimary, ToReplica, Told,
 };
-use crate::records::{Claim, Next, Outcome, Request, ShardId};
+use crate::records::{Request, ShardId};
 use crate::relay::Relay;
 use crate::rules::Rules;
-use crate::succession::{Promotion, Stage, succession};
+use crate::succession::Promotion;
 
 /// What the owner must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ struct Link {
 pub struct Replica {
     pub(crate) me: Identity,
     pub(crate) rules: Rules,
-    shard: Option<ShardId>,
+    pub(crate) shard: Option<ShardId>,
     pub(crate) copy: Held,
     positions: Positions,
     link: Option<Link>,
@@ -147,19 +147,19 @@ pub struct Replica {
     /// The epoch of the primary that was followed last.
     seen: Epoch,
     /// The highest epoch ever seen, even if an operator had it given up: no epoch is begun twice.
-    highest: Epoch,
+    pub(crate) highest: Epoch,
     bound_until: Moment,
     heard: Option<Moment>,
     /// What the last beat said: it is in the set and has caught up.
     is_in_sync: bool,
     /// Whether it has been caught up since the start of the node.
-    was_caught_up: bool,
+    pub(crate) was_caught_up: bool,
     pub(crate) committed: Lsn,
     pub(crate) told: Told,
     pub(crate) promotion: Option<Promotion>,
     /// The replicas of this replica. Their connections end before its data changes other than by the stream.
     pub(crate) relay: Relay,
-    acts: Vec<Act>,
+    pub(crate) acts: Vec<Act>,
 }
 
 impl Replica {
@@ -540,47 +540,6 @@ impl Replica {
         self.finish();
     }
 
-    /// An operator, or who repairs the shard, wants this node to be primary. `set` is the in-sync set if operators
-    /// name it. Force skips the question whether this replica has all that was acknowledged.
-    pub fn promote(
-        &mut self,
-        now: Moment,
-        set: Vec<NodeId>,
-        force: bool,
-    ) -> Result<(), PromoteRefused> {
-        if self.promotion.is_some() {
-            return Err(PromoteRefused::Underway);
-        }
-        if !self.is_whole() {
-            return Err(PromoteRefused::HalfReceived);
-        }
-        let has_all = match self.shard {
-            // The record says whether it is a member.
-            Some(_) => self.was_caught_up,
-            None => self.is_in_sync(),
-        };
-        if !has_all && !force && !wrong!(PromoteOutside) {
-            return Err(PromoteRefused::NotInSync);
-        }
-        self.promote_by(force, None, Set::Named(set));
-        self.tick(now);
-        Ok(())
-    }
-
-    /// From here on nothing of the old primary is accepted.
-    fn promote_by(&mut self, force: bool, from: Option<NodeId>, set: Set) {
-        self.relay.end_all();
-        let stage = match self.shard {
-            Some(shard) => {
-                let (claim, request) = Claim::read(shard);
-                self.acts.push(Act::Ask(request));
-                Stage::Claiming(claim)
-            }
-            None => Stage::Promised(set, self.highest.next()),
-        };
-        self.promotion = Some(Promotion { force, from, deposed: None, stage });
-    }
-
     /// The time has come to this.
     pub fn tick(&mut self, now: Moment) {
         let is_silent = self.heard.is_none_or(|heard| now > heard + self.rules.lease);
@@ -593,56 +552,6 @@ impl Replica {
         } else if self.promotion.as_ref().is_some_and(|promotion| promotion.from.is_some()) {
             // The old primary gave up its right.
             self.finish();
-        }
-    }
-
-    /// Becomes primary, if the record is there; the promise must have ended.
-    fn finish(&mut self) {
-        let Some(Promotion { stage, from, deposed, .. }) = &self.promotion else { return };
-        let Stage::Promised(set, epoch) = stage else { return };
-        if let Some(from) = *from {
-            let fenced = ToPrimary::Fenced { epoch: *epoch, leads: true };
-            self.acts.push(Act::Send(from, fenced));
-        }
-        self.acts.push(Act::TakeOver(Box::new(TakeOver {
-            store: self.copy.store,
-            history: self.copy.history.clone(),
-            epoch: *epoch,
-            last: self.copy.last,
-            committed: self.committed,
-            told: self.told,
-            set: set.clone(),
-            deposed: *deposed,
-        })));
-        self.link = None;
-        self.promotion = None;
-    }
-
-    /// The outcome of the last request.
-    pub fn outcome(&mut self, now: Moment, outcome: Outcome) {
-        let (me, highest) = (self.me, self.highest);
-        let Some(promotion) = &mut self.promotion else { return };
-        let Stage::Claiming(claim) = &mut promotion.stage else { return };
-        let (force, from) = (promotion.force || wrong!(PromoteOutside), promotion.from);
-        let deposed = &mut promotion.deposed;
-        let step = claim.outcome(outcome, |found| {
-            let old = found.map(|(_, record)| record.primary.node);
-            *deposed = old.filter(|old| *old != me.node && from.is_none());
-            succession(me, highest, force, found)
-        });
-        let shard = claim.shard();
-        match step {
-            Next::Ask(request) => self.acts.push(Act::Ask(request)),
-            Next::Through(revision, record) => {
-                let epoch = record.epoch;
-                promotion.stage = Stage::Promised(Set::Recorded(shard, revision, record), epoch);
-                self.tick(now);
-            }
-            Next::Refused(why) => {
-                self.promotion = None;
-                self.link = None;
-                self.acts.push(Act::GivenUp(why));
-            }
         }
     }
 }

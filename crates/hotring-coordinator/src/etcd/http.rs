@@ -64,10 +64,10 @@ impl Members {
         self.addresses.len()
     }
 
-    /// The address of a member, for messages.
+    /// The address of a member, for messages and for its HTTP.
     pub(super) fn name(&self, member: usize) -> String {
         let (host, port) = &self.addresses[member];
-        format!("{host}:{port}")
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
     /// The status and the whole answer.

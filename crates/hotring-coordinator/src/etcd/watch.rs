@@ -33,11 +33,17 @@ struct Begun {
 pub(super) async fn watch(it: Arc<Inner>, after: Revision) -> Result<Watch, Failure> {
     let begun = begin(&it, after).await?;
     let (changes, watch) = mpsc::channel(QUEUE);
-    // etcd has been restored from a backup, and would wait for the old revision: dropping the sender ends the watch.
-    if begun.revision >= after {
+    // If etcd has been restored from a backup, it would wait for the old revision: dropping the sender ends the watch.
+    if begun.revision >= after || catches_up(&it, begun.member, after).await {
         tokio::spawn(async move { follow(&it, begun, changes).await });
     }
     Ok(watch)
+}
+
+/// Whether a member only lags behind the others, which are at this revision.
+async fn catches_up(it: &Inner, member: usize, after: Revision) -> bool {
+    let answer = it.ask(member, "kv/range", &it.prefix.count(), it.limit).await;
+    answer.ok().and_then(|answer| json::revision(&answer)) >= Some(after)
 }
 
 /// Asks one member after the other.

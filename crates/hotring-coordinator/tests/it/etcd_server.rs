@@ -114,23 +114,30 @@ impl Server {
     }
 
     /// The answer of a member to a request of its API without TLS.
-    pub fn post(&self, n: usize, path: &str, body: &str) -> String {
+    pub fn post(&self, n: usize, path: &str, body: &str) -> serde_json::Value {
+        self.post_as("", n, path, body)
+    }
+
+    /// The same with a user's token.
+    pub fn post_as(&self, token: &str, n: usize, path: &str, body: &str) -> serde_json::Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.members[n].client)).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
-        let head = format!("POST /v3/{path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n", body.len());
-        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        let len = body.len();
+        let token = if token.is_empty() { "" } else { &format!("Authorization: {token}\r\n") };
+        let heads = format!("Content-Length: {len}\r\n{token}");
+        let request = format!("POST /v3/{path} HTTP/1.0\r\n{heads}\r\n{body}");
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.contains(" 200 OK"), "{path}: {answer}");
-        answer
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
     }
 
     /// The member that leads.
     pub fn leader(&self) -> usize {
         let leads = |n: &usize| {
             let status = self.post(*n, "maintenance/status", "{}");
-            let (_, body) = status.split_once("\r\n\r\n").unwrap();
-            let status: serde_json::Value = serde_json::from_str(body).unwrap();
             status["header"]["member_id"] == status["leader"]
         };
         (0..self.members.len()).find(leads).expect("a member leads")

@@ -3,6 +3,7 @@
 mod conformance;
 mod embedded;
 mod etcd;
+mod etcd_answers;
 mod etcd_server;
 mod remote;
 

@@ -1,10 +1,13 @@
 //! What a node of a cluster answers: redirections, and the commands of cluster clients.
 
+use std::any::Any;
+
 use hotring_cluster::directory::Directory;
 use hotring_cluster::slot_of;
 use hotring_protocol::Version;
 
 use crate::exec::dialogue::{Dialogue, play, play_to};
+use crate::host::fiber::{Batch, Fiber, Step};
 use crate::state::cluster::tests::{node, three_shards};
 
 fn node_of(n: u8, version: Version) -> Dialogue {
@@ -410,6 +413,35 @@ fn the_keys_of_a_slot_are_found_by_a_walk() {
         CLUSTER KEYSLOT x{b}y           -> :3300¶
         ",
     );
+}
+
+/// A client, and the reply to its request.
+struct Count(Dialogue, String);
+
+impl Batch for Count {
+    fn run(&mut self) {
+        self.1 = self.0.say("CLUSTER COUNTKEYSINSLOT 3300");
+    }
+}
+
+#[test]
+fn a_walk_over_many_keys_gives_other_connections_their_turns() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    let sets: Vec<String> = (0..20_000).map(|i| format!("SET {{b}}{i} 1")).collect();
+    // A turn ends after 64 KiB of input.
+    sets.chunks(1_000).for_each(|sets| _ = dialogue.say(&sets.join("\r\n")));
+    let mut fiber = Fiber::new();
+    let (mut step, mut turns) = (fiber.start(Box::new(Count(dialogue, String::new()))), 0);
+    let done = loop {
+        match step {
+            Step::Done(work) => break work,
+            Step::Turn => (step, turns) = (fiber.resume(), turns + 1),
+            Step::Asks | Step::Waits => panic!("nobody holds a key"),
+        }
+    };
+    let work: Box<dyn Any> = done;
+    assert_eq!(work.downcast::<Count>().unwrap().1, ":20000¶");
+    assert!(turns >= 3, "{turns} turns");
 }
 
 #[test]
