@@ -1,6 +1,7 @@
-//! `hotring cluster`: makes a cluster, shows its state, and plans changes.
+//! `hotring cluster`: tries a cluster on this machine, makes one, shows its state, and plans changes.
 
 mod create;
+mod demo;
 mod file;
 mod plan;
 mod records;
@@ -52,9 +53,10 @@ pub(crate) fn cli() -> Command {
              lines of a slot, a space and a number",
         ));
     Command::new("cluster")
-        .about("Make a cluster, show its state, plan its changes")
+        .about("Try a cluster, make one, show its state, plan its changes")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .subcommand(demo::cli())
         .subcommand(create::cli())
         .subcommand(status::cli())
         .subcommand(plan)
@@ -64,6 +66,7 @@ pub(crate) fn cli() -> Command {
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     let (name, done) = match flags.subcommand() {
         Some(("plan", flags)) => return print_plan(flags),
+        Some(("demo", flags)) => ("demo", demo::run(flags)),
         Some(("create", flags)) => ("create", create::run(flags)),
         Some(("status", flags)) => ("status", status::run(flags)),
         _ => unreachable!("clap accepts no other subcommand"),

@@ -4,7 +4,7 @@
 //! Each test has a small form. `HOTRING_FAULTS`, the number of failovers or of kills, makes it long; `cargo xtask prove
 //! faults` sets it.
 
-mod clients;
+pub mod clients;
 mod disks;
 mod failovers;
 mod kills;
