@@ -2,7 +2,8 @@
 //!
 //! The table of slots is the truth. A plan keeps each slot where it is unless its owner leaves, has more than
 //! its limit, or another shard has much less than its share. The circle says which slots go where: a slot
-//! prefers the shard whose identifier comes next, among those that take slots.
+//! prefers the shard whose identifier comes next, among those that take slots. A new cluster's shards get a range
+//! each.
 //!
 //! ```text
 //!            low           share        limit
@@ -17,12 +18,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::circle::{Circle, Placement, SameIdentifier, drawn, identifiers};
+use crate::circle::{Circle, SameIdentifier, drawn, identifiers};
 use crate::records::ShardId;
 use crate::slots::{SLOTS, Slot, SlotSet};
 
 /// The most that a shard may have, in percent of its share: more moves slots at once, less moves more of them.
 const LIMIT_PERCENT: u128 = 105;
+
+/// The slots are evenly spread over the circle.
+const PLACE_SHIFT: u32 = u64::BITS - SLOTS.ilog2();
 
 /// The highest weight of a shard, so that the circle stays small.
 pub const MAX_WEIGHT: u32 = 10_000;
@@ -135,6 +139,7 @@ impl std::error::Error for NoPlan {}
 /// share. `loads` has a number for each slot. The same arguments give the same plan, and no slot moves twice.
 pub fn plan(owners: &Owners, members: &[Member], loads: &[u64]) -> Result<Vec<Move>, NoPlan> {
     let mut planner = Planner::new(owners, members, loads)?;
+    planner.found();
     planner.settle_orphans();
     planner.settle_unequal();
     let mut moves: BTreeMap<(Option<ShardId>, ShardId), Vec<Slot>> = BTreeMap::new();
@@ -236,9 +241,31 @@ impl<'a> Planner<'a> {
         for (owner, slot_load) in owner.iter().zip(&loads) {
             owner.iter().for_each(|&owner: &usize| load[owner] += slot_load);
         }
-        let places = (0..SLOTS).map(|slot| Placement::Mixed.place(&slot.to_be_bytes())).collect();
+        // In the order of their numbers, so that those before an identifier are a range: each range makes the tables
+        // longer that clients read. Keys are mixed by their slots already.
+        let places = (0..SLOTS).map(|slot| u64::from(slot) << PLACE_SHIFT).collect();
         let bounds = bounds(&members, &loads);
         Ok(Planner { members, circle, places, loads, owner, load, bounds, is_light })
+    }
+
+    /// If no slot has an owner yet, each member gets one range of them.
+    fn found(&mut self) {
+        if self.owner.iter().any(Option::is_some) {
+            return;
+        }
+        let total: u128 = self.loads.iter().map(|&load| u128::from(load)).sum();
+        let weights: u128 = self.members.iter().map(|member| u128::from(member.weight)).sum();
+        // A slot goes where its middle lies, by load.
+        let (mut before, mut to, mut upto) = (0, 0, u128::from(self.members[0].weight));
+        for slot in 0..self.owner.len() {
+            let load = u128::from(self.loads[slot]);
+            while (2 * before + load) * weights > 2 * total * upto {
+                to += 1;
+                upto += u128::from(self.members[to].weight);
+            }
+            before += load;
+            self.give(slot, to);
+        }
     }
 
     /// Every slot whose owner leaves goes to a shard below its share, or at least below its limit, or, if it is

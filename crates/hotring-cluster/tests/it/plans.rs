@@ -251,6 +251,32 @@ fn plans_by_bytes_or_heat_balance_these() {
     }
 }
 
+/// Clients read the table often, so it must be short.
+#[test]
+fn the_table_has_few_ranges() {
+    let ranges = |owners: &Owners| {
+        let owner = |slot| owners.of(slot);
+        1 + (1..SLOTS).filter(|&slot| owner(slot) != owner(slot - 1)).count()
+    };
+    for seed in 0..20 {
+        let mut owners = planned(&Owners::default(), &usual(0..3, seed), &ALIKE);
+        assert_eq!(ranges(&owners), 3);
+        for shards in 4..=8 {
+            owners = planned(&owners, &usual(0..shards, seed), &ALIKE);
+        }
+        // Two for each identifier of the five that joined.
+        let count = ranges(&owners);
+        println!("seed {seed}: {count} ranges after five joins");
+        assert!(count < 2 * 5 * 128, "seed {seed}: {count}");
+        owners = planned(&owners, &usual(3..8, seed), &ALIKE);
+        assert!(ranges(&owners) < 2 * 5 * 128, "seed {seed}: {}", ranges(&owners));
+    }
+    let members: Vec<Member> =
+        (0..).zip([100, 200, 100]).map(|(at, weight)| Member::drawn(at, weight, 1)).collect();
+    let owners = planned(&Owners::default(), &members, &ALIKE);
+    assert_eq!((ranges(&owners), owners.of(4_095), owners.of(4_096)), (3, Some(0), Some(1)));
+}
+
 /// Counted as they are, 40 slots with a request each were drowned by 16,344 empty ones.
 #[test]
 fn small_loads_count_as_much_as_large_ones() {
