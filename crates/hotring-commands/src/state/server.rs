@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use hotring_cluster::{NodeId, TakeOver};
+use hotring_log::mark_source;
 use hotring_store::{Role, Session, Store};
 
 use crate::acl::Acl;
@@ -284,8 +285,20 @@ impl Server {
         let mut config = (*self.settings.config()).clone();
         config.replication.source = source.clone();
         config.changed.insert("replicaof");
+        if source.is_none() {
+            self.note_own_data();
+        }
         self.replication.set_source(source);
         self.settings.replace(config);
+    }
+
+    /// Notes in the log's folder that the data is that of a primary, wherever it came from.
+    pub fn note_own_data(&self) {
+        let Some(files) = self.persist.durability.snapshots() else { return };
+        if let Err(why) = mark_source(&*files.storage, false) {
+            // At worst a later promotion asks for force.
+            tracing::warn!("cannot note that this server has the data of a primary: {why}");
+        }
     }
 
     /// Reloads the ACL file and the files of TLS. A fault in a file is logged, and its previous contents stay in force.
