@@ -79,6 +79,12 @@ impl Replica {
         self.copy.indirect
     }
 
+    /// Whether the data came by another replica, or is about to. The owner must note that durably before any of it
+    /// arrives.
+    pub fn is_below(&self) -> bool {
+        self.copy.indirect || (self.is_linked() && !self.relay.leads())
+    }
+
     /// The data counts as the primary's own once it has come far enough.
     pub(crate) fn arrive(&mut self) {
         self.copy.indirect &= self.relay.goal.is_none_or(|goal| self.copy.last < goal);

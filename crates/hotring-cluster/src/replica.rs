@@ -266,6 +266,10 @@ impl Replica {
         self.promotion.is_none()
     }
 
+    pub(crate) fn is_linked(&self) -> bool {
+        self.link.is_some()
+    }
+
     /// The connection has ended.
     pub fn disconnected(&mut self) {
         self.link = None;

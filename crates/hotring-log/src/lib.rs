@@ -43,10 +43,10 @@
 #![forbid(unsafe_code)]
 
 mod backlog;
-mod copy_mark;
 mod cut;
 mod log;
 mod manifest;
+mod marks;
 mod names;
 mod packed;
 mod record;
@@ -64,8 +64,8 @@ pub mod wire;
 mod writer;
 
 pub use backlog::{Backlog, Gone, Status as BacklogStatus};
-pub use copy_mark::{drop_unfinished_copy, mark_copy, unmark_copy};
 pub use log::{AckWhen, Log, Trouble};
+pub use marks::{drop_unfinished_copy, is_by_a_replica, mark_copy, mark_source, unmark_copy};
 pub use packed::{UNPACKED_MAX, pack, unpack};
 pub use record::{
     Attached, Bad, Batch, Chunk, Effect, Found, Head, Lsn, Mark, NoRun, Records, Run, batch_at,

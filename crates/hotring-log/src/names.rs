@@ -11,6 +11,9 @@ pub(crate) const UNFINISHED_MANIFEST: &str = "manifest.tmp";
 /// The mark of a full copy that is not finished.
 pub(crate) const UNFINISHED_COPY: &str = "copy-unfinished";
 
+/// The mark of data that came by another replica.
+pub(crate) const BY_A_REPLICA: &str = "by-a-replica";
+
 /// The segment whose first record is `first`.
 pub(crate) fn segment(first: Lsn) -> String {
     format!("log-{first:020}.hrl")

@@ -49,7 +49,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["log", "segment", "manifest", "backlog", "wire"],
             &["walk", "recover", "cut", "tail"],
             &["syncer", "writer", "relay"],
-            &["snapshot", "repair", "copy_mark"],
+            &["snapshot", "repair", "marks"],
         ],
     ),
     (

@@ -168,6 +168,7 @@ fn copied_data_is_as_direct_as_its_source() {
         let stamp = answer.stamp;
         below.answer(pair.now, Answer { course: Course::FullCopy, leads, ..answer }).unwrap();
         assert_eq!(below.is_indirect(), was_indirect, "what it has is as before");
+        assert!(below.is_below(), "it was indirect, or is about to be");
         assert!(below.drop_data(stamp));
         below.copied(30);
         assert_eq!(below.is_indirect(), !leads);

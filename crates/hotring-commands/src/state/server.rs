@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use hotring_cluster::{NodeId, TakeOver};
-use hotring_log::Lsn;
+use hotring_log::{Lsn, mark_source};
 use hotring_store::{Role, Session, Store};
 
 use crate::acl::Acl;
@@ -332,6 +332,9 @@ impl Server {
     /// the settings.
     pub(super) fn set_source(&self, source: Option<Source>, is_replica: bool) {
         let config = self.settings.config();
+        if !is_replica {
+            self.note_own_data();
+        }
         self.replication.set_source(source.clone(), is_replica);
         if config.replication.is_recorded() {
             return self.settings.renew();
@@ -340,6 +343,15 @@ impl Server {
         config.replication.source = source;
         config.changed.insert("replicaof");
         self.settings.replace(config);
+    }
+
+    /// Notes in the log's folder that the data is that of a primary, wherever it came from.
+    pub fn note_own_data(&self) {
+        let Some(files) = self.persist.durability.snapshots() else { return };
+        if let Err(why) = mark_source(&*files.storage, false) {
+            // At worst a later promotion asks for force.
+            tracing::warn!("cannot note that this server has the data of a primary: {why}");
+        }
     }
 
     /// Reloads the ACL file and the files of TLS. A fault in a file is logged, and its previous contents stay in force.

@@ -259,6 +259,11 @@ impl Replication {
         }
     }
 
+    /// The recovered data came by another replica.
+    pub fn recovered_by_a_replica(&self) {
+        self.roles().recovered_by_a_replica();
+    }
+
     /// The content of the record of epochs, if the stream has any.
     pub fn epochs(&self) -> Option<Vec<u8>> {
         let roles = self.roles();

@@ -200,6 +200,13 @@ impl Roles {
         self.role = Role::Alone(held);
     }
 
+    /// States that what was recovered came by another replica, if it is part of a stream at all.
+    pub(super) fn recovered_by_a_replica(&mut self) {
+        if let Role::Alone(held) = &mut self.role {
+            held.indirect = !held.history.starts().is_empty();
+        }
+    }
+
     /// The history of the present role's stream, and its store.
     pub(super) fn epochs(&self) -> Vec<u8> {
         let held = self.held(0, false);

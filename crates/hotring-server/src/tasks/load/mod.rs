@@ -14,7 +14,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotring_log::{
-    ALL, Effect, HOTTEST, Id, Snapshot, Storage, clean, drop_unfinished_copy, prune,
+    ALL, Effect, HOTTEST, Id, Snapshot, Storage, clean, drop_unfinished_copy, is_by_a_replica,
+    prune,
 };
 use hotring_store::{KeyFates, Session, UnknownForm};
 
@@ -24,7 +25,7 @@ use hotring_commands::host::start_error::StartError;
 use hotring_commands::host::threads::spawn;
 use hotring_commands::state::loading::{LoadingStatus, Stage};
 use hotring_commands::state::server::Server;
-use hotring_commands::state::snapshots::Saved;
+use hotring_commands::state::snapshots::{Saved, Snapshots};
 
 /// The name of the thread that loads the rest.
 const THREAD: &str = "hotring-load";
@@ -102,6 +103,14 @@ fn end(server: &Server) {
 /// Takes the server's role in replication. Nothing has been written yet.
 pub(crate) fn begin_role(server: &Server) {
     let durability = &server.persist.durability;
+    let by_a_replica = |files: &Snapshots| is_by_a_replica(&*files.storage).unwrap_or(true);
+    match server.replication.is_replica() {
+        true if durability.snapshots().is_some_and(by_a_replica) => {
+            server.replication.recovered_by_a_replica();
+        }
+        true => {}
+        false => server.note_own_data(),
+    }
     if let (Some(log), Some(backlog)) = (durability.stream(), durability.backlog()) {
         server.replication.begin(&mut server.store.session(), log, backlog);
     }

@@ -9,6 +9,7 @@ use hotring_commands::host::clock;
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::replication::link::LinkStage;
 use hotring_commands::state::server::Server;
+use hotring_log::mark_source;
 use hotring_log::wire::{Frame, Kind};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -77,7 +78,9 @@ pub(super) async fn follow(
         primary,
         epochs,
         heard: clock::monotonic(),
+        noted: None,
     };
+    link.note_source()?;
     if repairing {
         link.ask_for_keys().await?;
     } else if let Course::Continue(after) = course {
@@ -182,6 +185,8 @@ struct Link<'a, R, W> {
     /// The primary's epochs, for the snapshot of a full copy.
     epochs: Vec<u8>,
     heard: Instant,
+    /// Whether the log's folder says that the data came by another replica. None: that is to be written.
+    noted: Option<bool>,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<'_, R, W> {
@@ -190,6 +195,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<'_, R, W> {
         let keys = self.follower.begin_repair();
         self.sender.send(Kind::Keys, [&keys[..]]).await?;
         Ok(self.sender.flush().await?)
+    }
+
+    /// Notes in the log's folder whether the data comes by another replica: a restart must not forget that.
+    fn note_source(&mut self) -> Result<(), LinkError> {
+        let below = self.server.replication.with_replica(|replica, _| replica.is_below());
+        if below != self.noted
+            && let (Some(below), Some(files)) = (below, self.server.persist.durability.snapshots())
+        {
+            mark_source(&*files.storage, below)?;
+        }
+        self.noted = below;
+        Ok(())
     }
 
     async fn run(&mut self) -> Result<Infallible, LinkError> {
@@ -217,6 +234,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<'_, R, W> {
                 }
             }
             self.follower.finish_copy().await?;
+            self.note_source()?;
             if speak(&mut self.sender, self.server).await? {
                 return Err(LinkError::Peer("the primary does not know this link".to_string()));
             }

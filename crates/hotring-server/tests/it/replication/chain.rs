@@ -345,6 +345,34 @@ fn a_bottom_needs_force_until_it_has_what_the_primary_has() {
     assert_eq!(bottom.say("SET k mine"), ok());
 }
 
+/// A bottom that was started again used to count as a replica of the primary until it had met a server above it.
+#[test]
+fn a_bottom_that_starts_again_still_needs_force() {
+    let folder = Folder::new("chain-bottom");
+    let log = Some((&folder, Written));
+    let [of_top, middle, bottom] = chain([None, None, log], 86);
+    let gone = port(&middle);
+    bottom.stop();
+    middle.stop();
+    let start_below_nobody = || {
+        start(log, |config: &mut Config| {
+            config.replication.source = Some(Source { host: "127.0.0.1".into(), port: gone });
+        })
+    };
+    let bottom = start_below_nobody();
+    let (mut t, mut b) = (of_top.connect(), bottom.connect());
+    let is_refused = |b: &mut Wire| b.say("REPLICAOF NO ONE").text().contains("came by a replica");
+    assert!(is_refused(&mut b), "it has met nobody");
+    // Once it has what the primary has, no start makes it indirect again.
+    follow(&mut b, port(&of_top));
+    wait_until_even(&mut t, &mut b);
+    wait_for("it is direct", || !is_refused(&mut b));
+    drop(b);
+    bottom.stop();
+    let bottom = start_below_nobody();
+    assert_eq!(bottom.connect().say("REPLICAOF NO ONE"), ok());
+}
+
 /// Servers that follow each other say so, serve what they have, and wait for an operator.
 #[test]
 fn a_circle_is_noticed_and_undone() {
