@@ -54,14 +54,16 @@ impl Routes {
         routes
     }
 
-    /// Takes up what has been published since.
+    /// Takes up what has been published since; whether there was anything.
     #[inline]
-    pub(crate) fn renew(&mut self, cluster: &Cluster) {
+    pub(crate) fn renew(&mut self, cluster: &Cluster) -> bool {
         // The number must be read first: the next comparison then sees a publication in between.
         let version = cluster.version();
-        if version != self.version {
+        let is_new = version != self.version;
+        if is_new {
             self.take(version, cluster.directory());
         }
+        is_new
     }
 
     #[cold]
@@ -91,6 +93,11 @@ impl Routes {
             }
             None => self.place(spec, args, client).is_ok(),
         }
+    }
+
+    /// Whether messages on this shard channel go through this node.
+    pub(crate) fn serves_channel(&self, channel: &[u8]) -> bool {
+        self.is_primary && self.is_own(slot_of(channel))
     }
 
     /// The slot of a single request's keys, if it has any.

@@ -159,8 +159,9 @@ impl ThreadState {
         let version = self.server.settings.version();
         if let Some(routes) = &mut self.locals.routes
             && let Some(cluster) = &self.server.cluster
+            && routes.renew(cluster)
         {
-            routes.renew(cluster);
+            self.server.push.pubsub.close_misplaced(|channel| routes.serves_channel(channel));
         }
         if self.server.scripts.slow.any() != self.is_slow {
             self.is_slow = !self.is_slow;

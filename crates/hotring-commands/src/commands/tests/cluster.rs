@@ -8,6 +8,7 @@ use hotring_protocol::Version;
 
 use crate::exec::dialogue::{Dialogue, play, play_to};
 use crate::host::fiber::{Batch, Fiber, Step};
+use crate::state::client::KILLED;
 use crate::state::cluster::tests::{node, three_shards};
 
 fn node_of(n: u8, version: Version) -> Dialogue {
@@ -300,6 +301,30 @@ fn shard_channels_are_routed_by_their_slots() {
         PUBSUB SHARDCHANNELS    -> *0¶
         ",
     );
+}
+
+/// In Redis each channel ends with a message, but the connection stays.
+#[test]
+fn listeners_are_closed_once_their_channel_has_another_node() {
+    for is_idle in [true, false] {
+        let mut listener = node_of(1, Version::Resp2);
+        let mut other = listener.with_version(Version::Resp2);
+        let is_killed = |listener: &mut Dialogue| listener.client().shared.signals() & KILLED != 0;
+        listener.say("SSUBSCRIBE b");
+        other.say("SSUBSCRIBE bar");
+        publish(&listener, |directory| directory.owners.give(3300, 2));
+        match is_idle {
+            true => other.idle(),
+            false => drop(other.say("PING")),
+        }
+        assert!(is_killed(&mut listener) && !is_killed(&mut other), "{is_idle}");
+        // The other one's node becomes a replica.
+        publish(&other, |directory| {
+            directory.shards.get_mut(&1).unwrap().1.primary.node = node(2);
+        });
+        other.idle();
+        assert!(is_killed(&mut other));
+    }
 }
 
 #[test]
