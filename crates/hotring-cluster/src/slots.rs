@@ -3,19 +3,113 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crc::{CRC_16_XMODEM, Crc};
-
 /// The number of a slot, below [`SLOTS`].
 pub type Slot = u16;
 
 /// The number of slots, which clients of Redis Cluster know.
 pub const SLOTS: Slot = 16_384;
 
-static CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+/// The polynomial of CRC-16/XMODEM.
+const POLYNOMIAL: u16 = 0x1021;
+
+/// The bytes that one step takes.
+const WORD: usize = 8;
+
+/// The CRC of each byte when this many zero bytes follow it. Each request of a cluster pays for its keys' checksums: of
+/// 16 bytes in 120 instructions, where a general CRC crate takes 225. This checksum begins with 0, so zero bytes in
+/// front change nothing, and the first word may be filled up with them.
+static TABLES: [[u16; 256]; WORD] = tables();
+
+const fn tables() -> [[u16; 256]; WORD] {
+    let mut tables = [[0; 256]; WORD];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { POLYNOMIAL };
+            bit += 1;
+        }
+        tables[0][byte] = crc;
+        byte += 1;
+    }
+    let mut zeros = 1;
+    while zeros < WORD {
+        let mut byte = 0;
+        while byte < 256 {
+            let crc = tables[zeros - 1][byte];
+            tables[zeros][byte] = crc << 8 ^ tables[0][(crc >> 8) as usize];
+            byte += 1;
+        }
+        zeros += 1;
+    }
+    tables
+}
 
 /// The slot of a key. Keys with the same hash tag share a slot.
+#[inline]
 pub fn slot_of(key: &[u8]) -> Slot {
-    CRC.checksum(hash_tag(key)) % SLOTS
+    let crc = checksum::<true>(key).or_else(|| checksum::<false>(hash_tag(key)));
+    crc.unwrap_or_default() % SLOTS
+}
+
+/// The checksum of the bytes. With `ENDS` there is none if one of them is `{`.
+#[inline]
+fn checksum<const ENDS: bool>(bytes: &[u8]) -> Option<u16> {
+    let (head, words) = bytes.as_rchunks::<WORD>();
+    let mut crc = 0;
+    if !head.is_empty() {
+        let word = first_word(head);
+        if ENDS && has_brace(word) {
+            return None;
+        }
+        crc = fold(0, word);
+    }
+    for bytes in words {
+        let word = u64::from_be_bytes(*bytes);
+        if ENDS && has_brace(word) {
+            return None;
+        }
+        crc = fold(crc, word);
+    }
+    Some(crc)
+}
+
+/// Fewer than [`WORD`] bytes, the last one lowest, with zeros above.
+#[inline]
+fn first_word(head: &[u8]) -> u64 {
+    // Overlapping reads: the bytes that both have are the same.
+    if let (Some(first), Some(last)) = (head.first_chunk::<4>(), head.last_chunk::<4>()) {
+        let shift = 8 * (head.len() - 4);
+        return u64::from(u32::from_be_bytes(*first)) << shift
+            | u64::from(u32::from_be_bytes(*last));
+    }
+    if let (Some(first), Some(last)) = (head.first_chunk::<2>(), head.last_chunk::<2>()) {
+        let shift = 8 * (head.len() - 2);
+        return u64::from(u16::from_be_bytes(*first)) << shift
+            | u64::from(u16::from_be_bytes(*last));
+    }
+    head.first().copied().map_or(0, u64::from)
+}
+
+/// Whether a byte of the word is `{`.
+#[inline]
+fn has_brace(word: u64) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; WORD]);
+    // Zero where the word has a brace. A borrow reaches the highest bit of a byte only from a zero byte.
+    let rest = word ^ (ONES * b'{' as u64);
+    rest.wrapping_sub(ONES) & !rest & ONES << 7 != 0
+}
+
+/// The checksum after eight more bytes.
+#[inline]
+fn fold(crc: u16, word: u64) -> u16 {
+    let bytes = (word ^ u64::from(crc) << 48).to_be_bytes();
+    let mut next = 0;
+    for (table, byte) in TABLES.iter().rev().zip(bytes) {
+        next ^= table[usize::from(byte)];
+    }
+    next
 }
 
 /// What is between the first `{` and the next `}`, unless that is nothing; otherwise the whole key.
@@ -43,6 +137,11 @@ impl SlotSet {
     /// All slots, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         self.0.iter().flat_map(|&(first, last)| first..=last)
+    }
+
+    /// The slots as ascending ranges, both ends included.
+    pub fn ranges(&self) -> &[(Slot, Slot)] {
+        &self.0
     }
 
     /// The number of slots.

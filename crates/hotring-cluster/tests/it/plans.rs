@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;
 
+use crc::{CRC_16_XMODEM, Crc};
 use fastrand::Rng;
 
 use crate::circle::{Circle, Placement, drawn};
@@ -61,6 +62,24 @@ fn slots_are_those_of_redis() {
     assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
     assert_eq!(slot_of(b"foo{}{bar}"), 8_363);
     assert_eq!((slot_of(b"foo{bar"), slot_of(b"}foo{"), slot_of(b"{}")), (15_278, 8_453, 15_257));
+}
+
+/// The checksum takes eight bytes at a time behind a first word of any length, and looks for a brace meanwhile.
+#[test]
+fn slots_of_random_keys_are_those_of_a_general_crc() {
+    let crc = Crc::<u16>::new(&CRC_16_XMODEM);
+    let mut rng = Rng::with_seed(1);
+    for i in 0..20_000 {
+        let mut key: Vec<u8> = (0..i % 50).map(|_| rng.u8(..)).collect();
+        // Bytes beside a brace, and with its low bits, are none.
+        let like = *rng.choice(b"z|\xfb\x3b\x00\x7f").unwrap();
+        key.iter_mut().filter(|byte| matches!(byte, b'{' | b'}')).for_each(|byte| *byte = like);
+        assert_eq!(slot_of(&key), crc.checksum(&key) % SLOTS, "{key:?}");
+        key.pop();
+        let tagged = [b"x{", &*key, b"}y"].concat();
+        let counted = if key.is_empty() { &tagged } else { &key };
+        assert_eq!(slot_of(&tagged), crc.checksum(counted) % SLOTS, "{key:?}");
+    }
 }
 
 /// The durable store's figure 2: three servers with two identifiers each, and a fourth that joins with vid1

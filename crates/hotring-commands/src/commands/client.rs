@@ -234,6 +234,7 @@ fn flags(client: &ClientShared, is_dirty: bool) -> String {
         ('B', tracking & BROADCASTS != 0),
         ('d', is_dirty),
         ('c', client.closes.load(Ordering::Relaxed)),
+        ('r', client.reads_copies.load(Ordering::Relaxed)),
         ('U', client.peer.starts_with('/')),
         ('e', client.no_evict.load(Ordering::Relaxed)),
         ('T', client.no_touch.load(Ordering::Relaxed)),

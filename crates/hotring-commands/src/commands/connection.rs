@@ -64,6 +64,7 @@ pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     c.client.become_user(Access::new(c.server.acl.default_user()));
     c.client.speak(Version::Resp2, &c.server.acl, c.reply.buffer());
     c.client.want_replies(Replies::All);
+    c.client.shared.reads_copies.store(false, std::sync::atomic::Ordering::Relaxed);
     database::go_to(c, 0);
     c.client.shared.relabel(|labels| labels.name = Box::default());
     c.client.shared.no_evict.store(false, std::sync::atomic::Ordering::Relaxed);
@@ -155,7 +156,7 @@ pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
     reply.int(if version == Version::Resp3 { 3 } else { 2 });
     reply.bulk(b"id");
     reply.int(c.client.shared.id as i64);
-    for (field, value) in [("mode", "standalone"), ("role", role)] {
+    for (field, value) in [("mode", c.server.mode()), ("role", role)] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
     }

@@ -1,4 +1,4 @@
-//! Databases: SELECT, MOVE, SWAPDB.
+//! Databases: SELECT, MOVE, SWAPDB. A node of a cluster has one database only.
 
 use hotring_protocol::parse_i64;
 
@@ -8,7 +8,11 @@ use crate::state::failure::{Failure, Outcome};
 const OUT_OF_RANGE: Failure = Failure::text("ERR DB index is out of range");
 
 pub(crate) fn select(c: &mut Context<'_>) -> Outcome {
-    let number = number(c, c.args.at(1))?;
+    let number = int(c.args.at(1))?;
+    if number != 0 && c.server.cluster.is_some() {
+        return Err(Failure::text("ERR SELECT is not allowed in cluster mode"));
+    }
+    let number = check(c, number)?;
     go_to(c, number);
     c.reply.ok();
     Ok(())
@@ -22,13 +26,17 @@ pub(crate) fn go_to(c: &mut Context<'_>, number: u8) {
 
 /// Parses the number of a database.
 pub(crate) fn number(c: &Context<'_>, text: &[u8]) -> Result<u8, Failure> {
+    check(c, int(text)?)
+}
+
+fn int(text: &[u8]) -> Result<i64, Failure> {
     let number = parse_i64(text).ok_or(Failure::NotAnInteger)?;
     if i32::try_from(number).is_err() {
         return Err(Failure::text(
             "ERR value is out of range, value must between -2147483648 and 2147483647",
         ));
     }
-    check(c, number)
+    Ok(number)
 }
 
 fn check(c: &Context<'_>, number: i64) -> Result<u8, Failure> {
@@ -40,6 +48,9 @@ fn check(c: &Context<'_>, number: i64) -> Result<u8, Failure> {
 }
 
 pub(crate) fn move_key(c: &mut Context<'_>) -> Outcome {
+    if c.server.cluster.is_some() {
+        return Err(Failure::text("ERR MOVE is not allowed in cluster mode"));
+    }
     let to = number(c, c.args.at(2))?;
     if to == c.client.database {
         return Err(Failure::text("ERR source and destination objects are the same"));
@@ -50,6 +61,9 @@ pub(crate) fn move_key(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn swapdb(c: &mut Context<'_>) -> Outcome {
+    if c.server.cluster.is_some() {
+        return Err(Failure::text("ERR SWAPDB is not allowed in cluster mode"));
+    }
     let number = |text: &[u8], wrong: &'static str| {
         let number = parse_i64(text).filter(|number| i32::try_from(*number).is_ok());
         number.ok_or(Failure::text(wrong))

@@ -87,6 +87,11 @@ pub(crate) fn copy(c: &mut Context<'_>) -> Outcome {
         }
         i += 1;
     }
+    if to != 0 && c.server.cluster.is_some() {
+        return Err(Failure::text(
+            "ERR Copying to another database is not allowed in cluster mode",
+        ));
+    }
     if to == c.client.database && c.args[1] == c.args[2] {
         return Err(Failure::text("ERR source and destination objects are the same"));
     }

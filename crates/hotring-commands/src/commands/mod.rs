@@ -18,6 +18,7 @@ mod bit_fields;
 mod bits;
 pub(crate) mod blocking;
 pub(crate) mod client;
+mod cluster;
 pub(crate) mod command;
 mod compare;
 mod config;

@@ -138,13 +138,17 @@ fn run(
             "ERR Can not execute a script with write flag using *_ro command.",
         ));
     }
+    if script.no_cluster && c.server.cluster.is_some() {
+        return Err(Failure::text("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    }
     script.note_use(c.now);
     let client = monitors::From::Client(&c.client.shared);
     // MONITOR must show the script before the commands that the script calls.
     let spec = lookup(c.args.at(0)).expect("only known commands run");
     c.server.push.monitors.show_always(spec, c.args, client, &c.server.settings);
     let read_only = read_only || script.no_writes;
-    let all = Run { keys, args, read_only, has_all: true };
+    let in_one_slot = script.in_one_slot;
+    let all = Run { keys, args, read_only, in_one_slot, has_all: true };
     let some = Run { has_all: false, ..all };
     // Memory must be freed before the hold: a session that holds keys never evicts. If this fails, the script's writes
     // are refused.

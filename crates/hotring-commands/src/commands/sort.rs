@@ -141,6 +141,10 @@ fn parse<'a>(c: &Context<'a>, stores: bool) -> Result<Request<'a>, Failure> {
             }
             (b"by", Some(text), _) => {
                 let pattern = Pattern::parse(text);
+                // The patterns name keys of any slot.
+                if matches!(pattern, Pattern::Key { .. }) && c.server.cluster.is_some() {
+                    return Err(Failure::text("ERR BY option of SORT denied in Cluster mode."));
+                }
                 // As in Redis, one BY with a constant disables sorting, also if another BY follows.
                 request.unsorted |= !matches!(pattern, Pattern::Key { .. });
                 if matches!(pattern, Pattern::Key { .. }) && !may_read_all(c) {
@@ -152,6 +156,9 @@ fn parse<'a>(c: &Context<'a>, stores: bool) -> Result<Request<'a>, Failure> {
                 i += 1;
             }
             (b"get", Some(text), _) => {
+                if c.server.cluster.is_some() {
+                    return Err(Failure::text("ERR GET option of SORT denied in Cluster mode."));
+                }
                 if !may_read_all(c) {
                     return Err(Failure::text(
                         "ERR GET option of SORT denied due to insufficient ACL permissions.",

@@ -13,13 +13,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotring_cluster::NodeId;
+use hotring_cluster::directory::Directory;
 use hotring_protocol::Version;
 use hotring_store::{Options, Watched};
 
 use crate::commands::pubsub::leave_all;
 use crate::exec::{Conversation, Executor, WaitEnd};
 use crate::settings::config::Config;
-use crate::state::client::Closing;
+use crate::state::client::{Client, Closing};
 use crate::state::server::{Parts, Server};
 
 /// The time at the start: 2023-11-14, in Unix milliseconds.
@@ -45,6 +47,19 @@ impl Dialogue {
     pub(crate) fn with_config(version: Version, options: Options, config: Config) -> Self {
         let server = Arc::new(Server::new(Parts::unconnected(options, config)));
         Self::begin(server, version)
+    }
+
+    /// A client of a node of a cluster with these records.
+    pub(crate) fn of_node(version: Version, node: NodeId, directory: Directory) -> Self {
+        let parts = Parts::of_node(Options::default(), Config::default(), node);
+        let server = Arc::new(Server::new(parts));
+        server.cluster.as_ref().expect("it is a node").publish(directory);
+        Self::begin(server, version)
+    }
+
+    /// The client's state.
+    pub(crate) fn client(&mut self) -> &mut Client {
+        &mut self.conversation.client
     }
 
     fn begin(server: Arc<Server>, version: Version) -> Self {

@@ -144,15 +144,20 @@ pub(crate) fn give_turn() {
 /// hold keys, but must not have an operation of the store in progress.
 #[inline]
 pub(crate) fn rest() {
-    rest_among(RESTING_MAX);
+    rest_among(RESTING_MAX, 1);
 }
 
-/// As [`rest`], with at most `others` suspended batches.
+/// As [`rest`], after `steps` steps at once.
+pub(crate) fn rest_after(steps: u32) {
+    rest_among(RESTING_MAX, steps);
+}
+
+/// As [`rest_after`], with at most `others` suspended batches.
 #[inline]
-fn rest_among(others: u32) {
-    let step = STEP.get() + 1;
+fn rest_among(others: u32, steps: u32) {
+    let step = STEP.get() + steps;
     STEP.set(step % STEPS);
-    if step == STEPS {
+    if step >= STEPS {
         end_slice(others);
     }
 }
@@ -205,7 +210,7 @@ impl Wait for FiberWait {
 
     fn rest(&mut self) {
         // Other threads wait for the keys that the batch holds: it must not wait for a turn.
-        rest_among(u32::MAX);
+        rest_among(u32::MAX, 1);
     }
 }
 

@@ -58,6 +58,8 @@ pub(super) enum Refusal {
     Loading,
     /// Writes are refused because they cannot be logged.
     NotLogged(String),
+    /// A key of the request belongs to another shard of the cluster.
+    Misplaced(String),
 }
 
 impl Refusal {
@@ -125,7 +127,9 @@ impl Context<'_> {
             Refusal::Text(text) => self.reply.line(text),
             Refusal::TooLong => self.reply.line(TOO_LARGE),
             Refusal::Loading => self.reply.line(format!("SERVER_ERROR {LOADING}")),
-            Refusal::NotLogged(why) => self.reply.line(format!("SERVER_ERROR {why}")),
+            Refusal::NotLogged(why) | Refusal::Misplaced(why) => {
+                self.reply.line(format!("SERVER_ERROR {why}"))
+            }
             Refusal::Damaged => self.reply.line("SERVER_ERROR the item fails its checksum"),
             Refusal::Store(StoreError::ValueTooLong { .. }) => self.reply.line(TOO_LARGE),
             Refusal::Store(StoreError::KeyTooLong { .. }) => {

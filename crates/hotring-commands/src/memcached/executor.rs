@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use hotring_protocol::ArgsView;
-use hotring_protocol::memcached::{Command, Decoder, Request, Writer};
+use hotring_protocol::memcached::{Command, Decoder, MetaKey, Request, Writer};
 use hotring_store::Session;
 
 use super::batch::{Batch, Stop};
@@ -12,6 +12,7 @@ use crate::settings::config::Config;
 use crate::state::batching::{Fed, Notes, TURN_LEN};
 use crate::state::client::{Client, Closing, Wait};
 use crate::state::notify;
+use crate::state::routes::Routes;
 use crate::state::server::Server;
 use crate::state::shown;
 use crate::state::thread::ThreadState;
@@ -34,6 +35,8 @@ struct Run<'a> {
     store: &'a mut Session,
     notes: &'a mut Notes,
     random: &'a mut Rng,
+    /// Which keys this node has; None outside of a cluster.
+    routes: Option<&'a Routes>,
     /// Unix milliseconds.
     now: u64,
     /// Maximum length of the reply buffer, in bytes.
@@ -177,6 +180,21 @@ fn wait_before(thread: &mut ThreadState, talk: &Talk, now: u64) -> Option<Wait> 
     None
 }
 
+/// The owner of the request's first key that another shard of the cluster has. This protocol has no redirections.
+fn stranger(routes: &Routes, command: Command, args: ArgsView<'_>) -> Option<String> {
+    use Command as Cmd;
+    let is_meta = matches!(
+        command,
+        Cmd::MetaGet | Cmd::MetaSet | Cmd::MetaDelete | Cmd::MetaArithmetic | Cmd::MetaDebug
+    );
+    if is_meta && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b')) {
+        // The command itself refuses a key that is no base64.
+        let key = MetaKey::parse(args.get(1)?, true).ok()?;
+        return routes.stranger([key.bytes()].into_iter());
+    }
+    routes.stranger(command.keys(args).iter())
+}
+
 impl<'a> Run<'a> {
     fn new(thread: &'a mut ThreadState, client: &Client, now: u64) -> Self {
         let reply_len_max = thread.reply_len_max(client);
@@ -197,6 +215,7 @@ impl<'a> Run<'a> {
             store,
             notes,
             random: &mut locals.random,
+            routes: locals.routes.as_deref(),
             now,
             reply_len_max,
             refusal,
@@ -248,13 +267,16 @@ impl Talk {
             config: run.config,
             client,
         };
-        let outcome = match (self.authenticated, &run.refusal) {
-            (true, _) if dispatch::misses(request.command, &mut context) => Err(Refusal::Loading),
-            (true, Some(why)) if request.command.is_some_and(dispatch::writes) => {
+        let stranger =
+            run.routes.and_then(|routes| stranger(routes, request.command?, context.args));
+        let outcome = match (self.authenticated, stranger, &run.refusal) {
+            (true, Some(why), _) => Err(Refusal::Misplaced(why)),
+            (true, ..) if dispatch::misses(request.command, &mut context) => Err(Refusal::Loading),
+            (true, _, Some(why)) if request.command.is_some_and(dispatch::writes) => {
                 Err(Refusal::NotLogged(why.clone()))
             }
-            (true, _) => dispatch::run_counted(request.command, run.is_timed, &mut context),
-            (false, _) => self.run_locked(request.command, &mut context),
+            (true, ..) => dispatch::run_counted(request.command, run.is_timed, &mut context),
+            (false, ..) => self.run_locked(request.command, &mut context),
         };
         if let Err(refusal) = outcome {
             context.refuse(start, refusal);

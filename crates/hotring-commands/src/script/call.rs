@@ -1,9 +1,11 @@
 //! `redis.call`: runs a command of the server for a script.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::rc::Rc;
 
-use hotring_protocol::{KeptArgs, Part, read_part};
+use hotring_cluster::{Slot, slot_of};
+use hotring_protocol::{ArgsView, KeptArgs, Part, read_part};
 use mlua::{Error, Lua, MultiValue, Value};
 
 use super::redis::Raised;
@@ -24,6 +26,8 @@ pub(super) struct Caller<'a, 'c> {
     run: Run<'a>,
     /// The keys that the script was given, sorted.
     keys: Vec<&'a [u8]>,
+    /// The slot of all keys so far, in a cluster.
+    slot: Cell<Option<Slot>>,
     state: &'a Rc<State>,
     request: &'a mut KeptArgs,
     reply: &'a mut Vec<u8>,
@@ -48,7 +52,9 @@ impl<'a, 'c> Caller<'a, 'c> {
     ) -> Self {
         let mut keys: Vec<&[u8]> = run.keys.iter().collect();
         keys.sort_unstable();
-        Caller { run, keys, state, request, reply, context }
+        let slot =
+            context.locals.routes.as_ref().and_then(|_| keys.first().map(|key| slot_of(key)));
+        Caller { run, keys, slot: Cell::new(slot), state, request, reply, context }
     }
 
     /// Runs a command. Returns its reply as a Lua value, or raises its error.
@@ -129,7 +135,23 @@ impl<'a, 'c> Caller<'a, 'c> {
             let why = "ERR Write commands are not allowed from read-only scripts.";
             return Err((Some(spec), why.into()));
         }
-        Ok(spec)
+        match self.misplaced(spec, request) {
+            Some(why) => Err((Some(spec), why.into())),
+            None => Ok(spec),
+        }
+    }
+
+    /// The error of a command whose keys this node of a cluster does not serve, or not in this script.
+    fn misplaced(&self, spec: &Spec, request: ArgsView<'_>) -> Option<&'static str> {
+        let Context { client, locals, .. } = &*self.context;
+        let routes = locals.routes.as_ref().filter(|_| !client.is_of_primary())?;
+        let slot = match routes.place(spec, request, client) {
+            Ok(slot) => slot?,
+            Err(_) => return Some(NOT_LOCAL),
+        };
+        let before = self.slot.replace(self.slot.get().or(Some(slot)));
+        let is_other = before.is_some_and(|before| before != slot);
+        (is_other && self.run.in_one_slot).then_some(ACROSS)
     }
 
     /// Counts a rejected command, and returns the refusal.
@@ -187,6 +209,9 @@ impl<'a, 'c> Caller<'a, 'c> {
 
 const NO_COMMAND: &str = "ERR Please specify at least one argument for this redis lib call";
 const BAD_ARGUMENT: &str = "ERR Lua redis lib command arguments must be strings or integers";
+
+const ACROSS: &str = "ERR Script attempted to access keys that do not hash to the same slot";
+const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
 
 /// Occurs only if the analysis of the script's text was wrong. Redis has no such error, because a script always has all
 /// keys there.

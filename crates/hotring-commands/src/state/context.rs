@@ -12,6 +12,7 @@ use crate::state::client::Client;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::interpreter::{Interpreter, NewInterpreter};
 use crate::state::long_values::LongValues;
+use crate::state::routes::Routes;
 use crate::state::server::Server;
 
 /// The state that only the commands of one thread use, in addition to the thread's session of the store.
@@ -22,6 +23,8 @@ pub(crate) struct ThreadLocals {
     pub interpreter: Option<Box<dyn Interpreter>>,
     /// The constructor of the interpreter.
     pub new_interpreter: NewInterpreter,
+    /// Which requests this node serves; None outside of a cluster.
+    pub routes: Option<Box<Routes>>,
     /// Long values that need no copy. Taken out while the reply does not go to the client.
     pub long_values: LongValues,
 }

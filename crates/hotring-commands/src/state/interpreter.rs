@@ -17,6 +17,8 @@ pub(crate) struct Run<'a> {
     pub args: ArgsView<'a>,
     /// The script must not write.
     pub read_only: bool,
+    /// All keys of the script's commands must be in one slot, if the server is a node of a cluster.
+    pub in_one_slot: bool,
     /// The script holds the entire store, not only its keys.
     pub has_all: bool,
 }

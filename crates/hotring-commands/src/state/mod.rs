@@ -28,6 +28,7 @@ pub mod push;
 mod reach;
 pub mod reign;
 pub mod replication;
+pub(crate) mod routes;
 pub mod scripts;
 pub mod scrub;
 pub mod server;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use hotring_cluster::{NodeId, TakeOver};
+use hotring_log::Lsn;
 use hotring_store::{Role, Session, Store};
 
 use crate::acl::Acl;
@@ -81,6 +82,11 @@ pub struct Parts {
 
 #[cfg(any(test, fuzzing, feature = "testing"))]
 impl Parts {
+    /// As [`unconnected`](Self::unconnected), for a node of a cluster.
+    pub fn of_node(options: hotring_store::Options, config: Config, node: NodeId) -> Self {
+        Parts { node: Some(node), ..Self::unconnected(options, config) }
+    }
+
     /// The parts of a server with one thread and without sockets.
     pub fn unconnected(options: hotring_store::Options, config: Config) -> Self {
         Parts {
@@ -100,7 +106,8 @@ impl Parts {
 
 impl Server {
     /// A server without connections.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(mut parts: Parts) -> Self {
+        parts.config.clustered = parts.node.is_some();
         let config = &parts.config;
         let push = Push::new(config);
         let is_first = parts.store.set_observer(push.tracking.clone());
@@ -123,6 +130,21 @@ impl Server {
             settings: Settings::new(parts.config, parts.log_level),
             store: parts.store,
         }
+    }
+
+    /// Redis's name of the way in which the server runs.
+    pub(crate) fn mode(&self) -> &'static str {
+        if self.cluster.is_some() { "cluster" } else { "standalone" }
+    }
+
+    /// The last record of the stream, of a replica the last that it has applied. It stands in for Redis's offsets,
+    /// which count bytes.
+    pub(crate) fn stream_position(&self) -> Lsn {
+        if let Some(position) = self.replication.redis.position() {
+            return position;
+        }
+        let stream = self.persist.durability.stream();
+        self.replication.applied().unwrap_or_else(|| stream.map_or(0, |log| log.handed()))
     }
 
     /// The shared part of the I/O thread with this index, or of the thread that runs the requests of a primary.

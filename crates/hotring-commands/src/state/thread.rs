@@ -17,6 +17,7 @@ use crate::state::client::{Client, USERS_CHANGED};
 use crate::state::context::ThreadLocals;
 use crate::state::interpreter::NewInterpreter;
 use crate::state::long_values::LongValues;
+use crate::state::routes::Routes;
 use crate::state::server::Server;
 use crate::state::thread_shared::ThreadShared;
 
@@ -69,6 +70,7 @@ impl ThreadState {
                 random: Rng::with_seed(seed),
                 interpreter: None,
                 new_interpreter,
+                routes: server.cluster.as_ref().map(|cluster| Box::new(Routes::new(cluster))),
                 long_values: LongValues::default(),
             },
             config_version,
@@ -151,10 +153,15 @@ impl ThreadState {
         self.server.memcached.flush_if_due(&mut self.store, &self.server.clients.pause, now)
     }
 
-    /// Updates this thread's copy of the settings, and whether a script is slow.
+    /// Updates this thread's copies of the settings and of the table of slots, and whether a script is slow.
     #[inline]
     pub(crate) fn refresh_config(&mut self) {
         let version = self.server.settings.version();
+        if let Some(routes) = &mut self.locals.routes
+            && let Some(cluster) = &self.server.cluster
+        {
+            routes.renew(cluster, self.server.replication.may_answer());
+        }
         if self.server.scripts.slow.any() != self.is_slow {
             self.is_slow = !self.is_slow;
             self.refresh_watched();
@@ -175,10 +182,15 @@ impl ThreadState {
         Moment { version: self.config_version, copies: self.copies }
     }
 
-    /// Whether a primary's data began to replace the own since then, so that what was read may be a part of it. A
-    /// request that begins later is refused.
+    /// Whether what was read since then must not be shown: a primary's data began to replace the own, or this node of a
+    /// cluster has lost the right to answer. A request that begins later is refused.
     #[inline]
     pub(crate) fn has_lost(&self, since: &Moment) -> bool {
+        if self.locals.routes.as_ref().is_some_and(|routes| routes.answers())
+            && !self.server.replication.may_answer()
+        {
+            return true;
+        }
         // ORDERING: Acquire keeps the reads of keys before those below; if they have seen something of the copy, these
         // see that it began.
         fence(Ordering::Acquire);

@@ -99,6 +99,8 @@ impl Transaction {
             // Within EXEC it would drop some replies of the transaction, and the client would lose count.
             Id::ClientReply => Queued::Refused,
             _ if spec.flags.contains(Flags::NO_MULTI) => Queued::Refused,
+            // As in Redis, nothing more is kept: EXEC will be refused.
+            _ if queue.refused => Queued::Yes,
             _ => {
                 queue.requests.push(args);
                 queue.specs.push(spec);

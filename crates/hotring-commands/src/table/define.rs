@@ -63,6 +63,8 @@ pub(super) const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
 pub(super) const SAVING: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
 /// Changes permissions of connections.
 pub(super) const USERS: Flags = ADMIN.with(Flags::ENDS_BATCH);
+/// Would change the layout of a cluster by hand.
+pub(super) const BY_HAND: Flags = Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING);
 /// Commands of transactions.
 pub(super) const FRAME: Flags = DIRECT.with(FAST).with(Flags::ALLOW_BUSY);
 /// Sends messages, or subscribes to them.
@@ -160,6 +162,8 @@ pub(super) const WHOLE_SET: &str = "O(n) in the number of members";
 pub(super) const SMALLEST_SET: &str = "O(n m): n members of the smallest set, m sets";
 pub(super) const SORTS: &str = "O(n + m log m): m elements sorted, n answered";
 pub(super) const ALL_SETS: &str = "O(n) in the number of all members";
+pub(super) const EACH_BYTE_OF_KEY: &str = "O(n) in the length of the key";
+pub(super) const EACH_NODE: &str = "O(n) in the number of nodes and slots";
 pub(super) const BY_SCRIPT: &str = "the cost of the script";
 /// Replaces the version of Redis for commands that Redis does not have.
 pub(super) const OURS: &str = "hotring";

@@ -169,7 +169,7 @@ impl Categories {
             Group::Geo => Self::GEO,
             Group::HyperLogLog => Self::HYPERLOGLOG,
             // Not every command of these groups is in the category of the same name.
-            Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
+            Group::Server | Group::PubSub | Group::Scripting | Group::Cluster => Self::NONE,
             Group::Transactions => Self::TRANSACTION,
         };
         // A script's reads are checked when it calls commands.

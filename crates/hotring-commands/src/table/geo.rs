@@ -1,8 +1,8 @@
 //! The list of GEO and HyperLogLog commands, in the format of `list.rs`.
 
-/// Passes the given commands, and those of GEO and HyperLogLog, to the list of subcommands.
+/// Passes the given commands, and those of GEO and HyperLogLog, to the list of cluster commands.
 macro_rules! with_geo {
-    ($make:ident commands { $($commands:tt)* }) => { $crate::table::with_subcommands! { $make
+    ($make:ident commands { $($commands:tt)* }) => { $crate::table::with_cluster! { $make
     commands { $($commands)*
         GeoAdd = "geoadd" -5 Geo => geo::geoadd .flags(GROW).keys(&one(Access::Adjust)).since("3.2.0")
             .args("key [NX | XX] [CH] longitude latitude member [longitude latitude member ...]")

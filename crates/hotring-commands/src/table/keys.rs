@@ -222,7 +222,7 @@ impl Spec {
     /// First, last and step over all keys, as in the reply of `COMMAND`; zeros if there are no keys, or if an argument
     /// is the number of keys.
     pub fn key_positions(&self) -> (i64, i64, i64) {
-        let ranges = if self.keys.is_empty() { self.routed_by } else { self.keys };
+        let ranges = self.routing();
         match (ranges.first(), ranges.last()) {
             (Some(first), _) if first.last == KeyRange::COUNTED => (0, 0, 0),
             // As in Redis, keys without fixed positions are left out.
@@ -272,6 +272,25 @@ impl Spec {
             CommandId::Copy => n_args > 4,
             _ => false,
         }
+    }
+
+    /// The arguments by whose slots a cluster chooses the shard of a request: its keys, or its shard channels.
+    #[inline]
+    pub(crate) fn routing_keys_of<'a>(
+        &self,
+        request: ArgsView<'a>,
+    ) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
+        Keys { request, ranges: self.routing(), at: 0, end: 0, step: 0 }
+    }
+
+    /// Whether a cluster chooses the shard of a request by something else than a key.
+    pub(crate) fn is_routed_by_channel(&self) -> bool {
+        !self.routed_by.is_empty()
+    }
+
+    #[inline]
+    fn routing(&self) -> &'static [KeyRange] {
+        if self.keys.is_empty() { self.routed_by } else { self.keys }
     }
 
     /// The keys of a request of this command, in order.

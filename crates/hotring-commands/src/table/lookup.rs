@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{CommandId, Spec, is_redis_command, list, subcommands};
+use super::{CommandId, Spec, list, subcommands};
 use hotring_protocol::{ArgsView, Called};
 
 /// The number of slots in the hash table; more than three times the number of commands.
@@ -22,10 +22,6 @@ const NAME_LEN_MAX: usize = {
     }
     max
 };
-
-/// Commands about a cluster. They are not in the command table: a Redis without a cluster refuses all of them with the
-/// same error.
-const OF_CLUSTERS: &[&str] = &["cluster", "asking", "readonly", "readwrite"];
 
 /// Whether the command has subcommands, which its first argument names.
 #[inline]
@@ -91,20 +87,9 @@ pub fn lookup_full(name: &[u8]) -> Option<&'static Spec> {
 /// arguments.
 #[inline]
 pub fn resolve(request: ArgsView<'_>) -> Result<&'static Spec, CommandError<'_>> {
-    let spec = request.get(0).and_then(lookup).ok_or_else(|| unknown(request))?;
+    let spec = request.get(0).and_then(lookup).ok_or(CommandError::Unknown(request))?;
     let spec = if has_subcommands(spec.id) { subcommand(spec, request)? } else { spec };
     if spec.takes(request.len()) { Ok(spec) } else { Err(CommandError::WrongArity(spec)) }
-}
-
-/// The error of a request whose command is not in the table.
-#[cold]
-fn unknown(request: ArgsView<'_>) -> CommandError<'_> {
-    let is_of_clusters =
-        |name: &[u8]| OF_CLUSTERS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
-    match request.get(0) {
-        Some(name) if is_of_clusters(name) => CommandError::Cluster(request),
-        _ => CommandError::Unknown(request),
-    }
 }
 
 /// [`resolve`] for [`PrefixCache`](hotring_protocol::PrefixCache).
@@ -135,8 +120,6 @@ pub enum CommandError<'a> {
     UnknownSubcommand(&'static Spec, &'a [u8]),
     /// Too many or too few arguments.
     WrongArity(&'static Spec),
-    /// The command is about a cluster, which this server does not support.
-    Cluster(ArgsView<'a>),
 }
 
 /// The maximum number of bytes of a request that an error repeats.
@@ -165,13 +148,6 @@ impl fmt::Display for CommandError<'_> {
                 quoted(name),
                 spec.name.to_ascii_uppercase()
             ),
-            Self::Cluster(request) => match (request.at(0).len(), request.get(1)) {
-                (7, None) => write!(f, "ERR wrong number of arguments for 'cluster' command"),
-                (7, Some(name)) if !is_redis_command(&[b"cluster|", name].concat()) => {
-                    write!(f, "ERR unknown subcommand '{}'. Try CLUSTER HELP.", quoted(name))
-                }
-                _ => write!(f, "ERR This instance has cluster support disabled"),
-            },
             Self::WrongArity(spec) => {
                 write!(f, "ERR wrong number of arguments for '{}' command", spec.name)
             }

@@ -34,6 +34,7 @@ fn write_page(page: &mut String) -> fmt::Result {
         Group::PubSub,
         Group::Scripting,
         Group::Connection,
+        Group::Cluster,
         Group::Server,
     ];
     for group in groups {

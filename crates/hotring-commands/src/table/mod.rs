@@ -1,11 +1,12 @@
 //! The command table, the single source of every property of a command.
 //!
-//! The table is in `list.rs`, `containers.rs`, `geo.rs` and `sublist.rs`, written with the macros of `define.rs`. The
-//! following are derived from it: name lookup and the check of the number of arguments ([`resolve`]), the
-//! [`CommandId`], the replies of `COMMAND` (`reply.rs`), the positions of keys in a request (`keys.rs`), the
+//! The table is in `list.rs`, `containers.rs`, `geo.rs`, `cluster.rs` and `sublist.rs`, written with the macros of
+//! `define.rs`. The following are derived from it: name lookup and the check of the number of arguments ([`resolve`]),
+//! the [`CommandId`], the replies of `COMMAND` (`reply.rs`), the positions of keys in a request (`keys.rs`), the
 //! documentation page (`markdown.rs`), and the handlers in `crate::commands`, by ID. The server serves exactly the
 //! commands in the table.
 
+mod cluster;
 mod containers;
 mod define;
 mod flags;
@@ -19,6 +20,7 @@ mod reply;
 mod sublist;
 mod syntax;
 
+pub(crate) use cluster::with_cluster;
 pub(crate) use containers::with_containers;
 pub use flags::{Categories, Flags};
 pub(crate) use geo::with_geo;
@@ -104,6 +106,8 @@ pub enum Group {
     PubSub,
     /// Programs that run in the server.
     Scripting,
+    /// About the cluster to which the server belongs.
+    Cluster,
 }
 
 impl Group {
@@ -124,6 +128,7 @@ impl Group {
             Self::HyperLogLog => "hyperloglog",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
+            Self::Cluster => "cluster",
         }
     }
 }

@@ -302,6 +302,90 @@ macro_rules! with_subcommands {
                    FILTERBY PATTERN pattern]")
             .tips(&[ORDER_VARIES]).cost("O(n) in the number of commands")
             .about("Lists the names of the commands.");
+        ClusterAddSlots of Cluster = "cluster|addslots" -3 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0").args("slot [slot ...]")
+            .about("Refused: hotring cluster move gives slots to a shard.");
+        ClusterAddSlotsRange of Cluster = "cluster|addslotsrange" -4 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("7.0.0").args("start-slot end-slot [start-slot end-slot ...]")
+            .about("Refused: hotring cluster move gives slots to a shard.");
+        ClusterBumpEpoch of Cluster = "cluster|bumpepoch" 2 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0").tips(&[VARIES])
+            .about("Refused: a promotion raises the epoch.");
+        ClusterCountFailureReports of Cluster = "cluster|count-failure-reports" 3 Cluster => cluster::count_failure_reports
+            .flags(Flags::ADMIN.with(Flags::STALE)).since("3.0.0").args("node-id").tips(&[VARIES])
+            .about("Answers 0: nodes do not report each other's failures.");
+        ClusterCountKeysInSlot of Cluster = "cluster|countkeysinslot" 3 Cluster => cluster::countkeysinslot
+            .flags(Flags::STALE).since("3.0.0").args("slot").cost(WHOLE_STORE)
+            .about("Counts this node's keys in a slot.");
+        ClusterDelSlots of Cluster = "cluster|delslots" -3 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0").args("slot [slot ...]")
+            .about("Refused: hotring cluster move takes slots from a shard.");
+        ClusterDelSlotsRange of Cluster = "cluster|delslotsrange" -4 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("7.0.0").args("start-slot end-slot [start-slot end-slot ...]")
+            .about("Refused: hotring cluster move takes slots from a shard.");
+        ClusterFailover of Cluster = "cluster|failover" -2 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0").args("[FORCE | TAKEOVER]")
+            .about("Refused: hotring cluster failover makes a replica the primary.");
+        ClusterFlushSlots of Cluster = "cluster|flushslots" 2 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0")
+            .about("Refused: hotring cluster move takes slots from a shard.");
+        ClusterForget of Cluster = "cluster|forget" 3 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0").args("node-id")
+            .about("Refused: hotring cluster remove removes a node.");
+        ClusterGetKeysInSlot of Cluster = "cluster|getkeysinslot" 4 Cluster => cluster::getkeysinslot
+            .flags(Flags::STALE).since("3.0.0").args("slot count").tips(&[VARIES]).cost(WHOLE_STORE)
+            .about("Lists some of this node's keys in a slot.");
+        ClusterHelp of Cluster = "cluster|help" 2 Cluster => cluster::help
+            .flags(ALWAYS).since("5.0.0")
+            .about("Lists the subcommands.");
+        ClusterInfo of Cluster = "cluster|info" 2 Cluster => cluster::info
+            .flags(Flags::STALE).since("3.0.0").tips(&[VARIES])
+            .about("Reports the state of the cluster.");
+        ClusterKeySlot of Cluster = "cluster|keyslot" 3 Cluster => cluster::keyslot
+            .flags(Flags::STALE).since("3.0.0").args("key").cost(EACH_BYTE_OF_KEY)
+            .about("Answers the slot of a key.");
+        ClusterLinks of Cluster = "cluster|links" 2 Cluster => cluster::links
+            .flags(Flags::STALE).since("7.0.0").tips(&[VARIES])
+            .about("Lists the links of the cluster bus: none, as there is no such bus.");
+        ClusterMeet of Cluster = "cluster|meet" -4 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0").args("ip port [cluster-bus-port]")
+            .about("Refused: hotring cluster add adds a node.");
+        ClusterMyId of Cluster = "cluster|myid" 2 Cluster => cluster::myid
+            .flags(Flags::STALE).since("3.0.0")
+            .about("Answers the ID of this node.");
+        ClusterMyShardId of Cluster = "cluster|myshardid" 2 Cluster => cluster::myshardid
+            .flags(Flags::STALE).since("7.2.0").tips(&[VARIES])
+            .about("Answers the ID of the shard of this node.");
+        ClusterNodes of Cluster = "cluster|nodes" 2 Cluster => cluster::nodes
+            .flags(Flags::STALE).since("3.0.0").tips(&[VARIES]).cost(EACH_NODE)
+            .about("Describes all nodes of the cluster, one a line.");
+        ClusterReplicas of Cluster = "cluster|replicas" 3 Cluster => cluster::replicas
+            .flags(Flags::ADMIN.with(Flags::STALE)).since("5.0.0").args("node-id").tips(&[VARIES]).cost(EACH_NODE)
+            .about("Describes the replicas of a primary.");
+        ClusterReplicate of Cluster = "cluster|replicate" 3 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0").args("node-id")
+            .about("Refused: hotring cluster add gives a node to a shard.");
+        ClusterReset of Cluster = "cluster|reset" -2 Cluster => cluster::by_hand
+            .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE)).since("3.0.0").args("[HARD | SOFT]")
+            .about("Refused: hotring cluster remove takes this node out of the cluster.");
+        ClusterSaveConfig of Cluster = "cluster|saveconfig" 2 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0")
+            .about("Refused: the coordinator keeps the records.");
+        ClusterSetConfigEpoch of Cluster = "cluster|set-config-epoch" 3 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0").args("config-epoch")
+            .about("Refused: a promotion raises the epoch.");
+        ClusterSetSlot of Cluster = "cluster|setslot" -4 Cluster => cluster::by_hand
+            .flags(BY_HAND).since("3.0.0").args("slot <IMPORTING node-id | MIGRATING node-id | NODE node-id | STABLE>")
+            .about("Refused: hotring cluster move moves slots.");
+        ClusterShards of Cluster = "cluster|shards" 2 Cluster => cluster::shards
+            .flags(Flags::STALE).since("7.0.0").tips(&[VARIES]).cost(EACH_NODE)
+            .about("Describes all shards: their slots and their nodes.");
+        ClusterSlaves of Cluster = "cluster|slaves" 3 Cluster => cluster::replicas
+            .flags(Flags::ADMIN.with(Flags::STALE)).since("3.0.0").args("node-id").tips(&[VARIES]).cost(EACH_NODE)
+            .about("The older name of CLUSTER REPLICAS.");
+        ClusterSlots of Cluster = "cluster|slots" 2 Cluster => cluster::slots
+            .flags(Flags::STALE).since("3.0.0").tips(&[VARIES]).cost(EACH_NODE)
+            .about("Lists ranges of slots with the nodes that serve them.");
     }
     } };
 }

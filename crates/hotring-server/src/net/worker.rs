@@ -126,7 +126,8 @@ fn start_tls(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String
         match shake_hands(&thread.server, &shared, stream).await {
             Ok(stream) => {
                 tracing::debug!(client = shared.id, peer = %shared.peer, "connected (TLS)");
-                let conversation = Conversation::new(shared, &thread.server);
+                let mut conversation = Conversation::new(shared, &thread.server);
+                conversation.client.uses_tls = true;
                 Socket::new(stream, thread, conversation).serve().await;
             }
             Err(error) => {

@@ -11,7 +11,7 @@
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -44,13 +44,18 @@ impl Redis {
     /// which replies are compared.
     pub fn source() -> Option<Self> {
         match std::env::var_os("HOTRING_SOURCE") {
-            Some(program) => Some(Self::run(&program, "16")),
+            Some(program) => Some(Self::run(&program, |_| vec!["--databases".into(), "16".into()])),
             None => Self::start(),
         }
     }
 
     /// With this number of databases.
     pub fn start_with(databases: &str) -> Option<Self> {
+        Self::start_as(|_| vec!["--databases".into(), databases.into()])
+    }
+
+    /// With further options, which may name files in its folder.
+    pub fn start_as(options: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
         let version = Command::new("redis-server").arg("--version").output();
         let version = version
             .inspect_err(|error| eprintln!("skipped: redis-server does not run: {error}"))
@@ -60,17 +65,18 @@ impl Redis {
             eprintln!("skipped: replies are compared with Redis 7, this is {}", version.trim());
             return None;
         }
-        Some(Self::run("redis-server".as_ref(), databases))
+        Some(Self::run("redis-server".as_ref(), options))
     }
 
-    fn run(program: &OsStr, databases: &str) -> Self {
+    fn run(program: &OsStr, options: impl FnOnce(&Path) -> Vec<String>) -> Self {
         // Bound and released: the port is most likely still free a moment later.
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let directory = std::env::temp_dir().join(format!("hotring-differential-{port}"));
         std::fs::create_dir_all(&directory).unwrap();
         let process = Command::new(program)
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
-            .args(["--save", "", "--appendonly", "no", "--databases", databases])
+            .args(["--save", "", "--appendonly", "no"])
+            .args(options(&directory))
             .arg("--dir")
             .arg(&directory)
             .stdout(Stdio::null())

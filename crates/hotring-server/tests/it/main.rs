@@ -15,6 +15,7 @@ mod differential;
 mod differential_acl;
 mod differential_blocking;
 mod differential_clients;
+mod differential_cluster;
 mod differential_events;
 mod differential_geo;
 mod differential_hyperloglog;

@@ -100,7 +100,7 @@ fn server(f: &Facts<'_>, text: &mut String) {
     field(text, "redis_version", REDIS_VERSION);
     field(text, "hotring_version", env!("CARGO_PKG_VERSION"));
     constants(text, &["redis_git_dirty"], &[("redis_git_sha1", "00000000")]);
-    field(text, "redis_mode", "standalone");
+    field(text, "redis_mode", f.server.mode());
     line(
         text,
         format_args!(
@@ -389,8 +389,8 @@ fn hot_keys(c: &Context<'_>, text: &mut String) {
     }
 }
 
-fn cluster(_: &Facts<'_>, text: &mut String) {
-    field(text, "cluster_enabled", 0);
+fn cluster(f: &Facts<'_>, text: &mut String) {
+    field(text, "cluster_enabled", u8::from(f.server.cluster.is_some()));
 }
 
 /// Figures that show how quickly the index finds items.

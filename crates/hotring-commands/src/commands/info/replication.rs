@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hotring_log::Lsn;
-
 use super::{Facts, field};
 use crate::state::replication::attached::ReplicaStatus;
 use crate::state::replication::link::{Copied, LinkStatus};
@@ -34,7 +32,7 @@ pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
     field(text, "master_failover_state", failover);
     field(text, "master_replid", replication.id());
     field(text, "master_replid2", "0".repeat(40));
-    field(text, "master_repl_offset", position(f));
+    field(text, "master_repl_offset", f.server.stream_position());
     field(text, "second_repl_offset", -1);
     let backlog = f.server.persist.durability.backlog().filter(|backlog| backlog.is_on());
     let status = backlog.map(|backlog| backlog.status()).unwrap_or_default();
@@ -43,16 +41,6 @@ pub(super) fn replication(f: &Facts<'_>, text: &mut String) {
     field(text, "repl_backlog_first_byte_offset", status.start + u64::from(backlog.is_some()));
     field(text, "repl_backlog_histlen", status.last - status.start);
     field(text, "repl_backlog_bytes", status.bytes);
-}
-
-/// The last record of the stream, of a replica the last that it has applied. It stands in for Redis's offsets, which
-/// count bytes.
-fn position(f: &Facts<'_>) -> Lsn {
-    if let Some(position) = f.server.replication.redis.position() {
-        return position;
-    }
-    let stream = f.server.persist.durability.stream();
-    f.server.replication.applied().unwrap_or_else(|| stream.map_or(0, |log| log.handed()))
 }
 
 /// The link of a replica.
@@ -64,8 +52,8 @@ fn link(f: &Facts<'_>, status: &LinkStatus, text: &mut String) {
     let silent = silent.map_or(-1, seconds);
     field(text, "master_last_io_seconds_ago", if is_up { silent } else { -1 });
     field(text, "master_sync_in_progress", u8::from(is_copying));
-    field(text, "slave_read_repl_offset", received.max(position(f)));
-    field(text, "slave_repl_offset", position(f));
+    field(text, "slave_read_repl_offset", received.max(f.server.stream_position()));
+    field(text, "slave_repl_offset", f.server.stream_position());
     let redis = &f.server.replication.redis;
     if redis.is_on() {
         // ORDERING: Relaxed, figures.

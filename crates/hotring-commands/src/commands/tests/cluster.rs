@@ -1,10 +1,25 @@
-//! CLUSTER and the commands of cluster clients, which this server refuses.
+//! What a node of a cluster answers: redirections, and the commands of cluster clients.
 
-use crate::exec::dialogue::play;
+use hotring_cluster::directory::Directory;
+use hotring_cluster::slot_of;
+use hotring_protocol::Version;
+
+use crate::exec::dialogue::{Dialogue, play, play_to};
+use crate::state::cluster::tests::{node, three_shards};
+
+fn node_of(n: u8, version: Version) -> Dialogue {
+    Dialogue::of_node(version, node(n), three_shards())
+}
+
+/// Plays a table to node 1, the primary of shard 1.
+#[track_caller]
+fn play_to_primary(table: &str) {
+    play_to(|version| node_of(1, version), table);
+}
 
 /// The replies of Redis 7.0 without a cluster. Clients treat them differently from an unknown command.
 #[test]
-fn cluster_commands_are_refused_as_by_redis() {
+fn cluster_commands_are_refused_as_by_redis_without_a_cluster() {
     play(
         "
         CLUSTER INFO            -> -ERR This instance has cluster support disabled¶
@@ -12,11 +27,413 @@ fn cluster_commands_are_refused_as_by_redis() {
         CLUSTER KEYSLOT a       -> -ERR This instance has cluster support disabled¶
         CLUSTER NODES           -> -ERR This instance has cluster support disabled¶
         CLUSTER HELP            -> -ERR This instance has cluster support disabled¶
+        CLUSTER MEET 1 2        -> -ERR This instance has cluster support disabled¶
+        CLUSTER COUNTKEYSINSLOT 1 -> -ERR This instance has cluster support disabled¶
+        CLUSTER SHARDS          -> -ERR This instance has cluster support disabled¶
         READONLY                -> -ERR This instance has cluster support disabled¶
         READWRITE               -> -ERR This instance has cluster support disabled¶
         ASKING                  -> -ERR This instance has cluster support disabled¶
         CLUSTER                 -> -ERR wrong number of arguments for 'cluster' command¶
+        CLUSTER KEYSLOT         -> -ERR wrong number of arguments for 'cluster|keyslot' command¶
         CLUSTER NONSENSE        -> -ERR unknown subcommand 'NONSENSE'. Try CLUSTER HELP.¶
+        CONFIG GET cluster-enabled -> *2¶$15¶cluster-enabled¶$2¶no¶ | %1¶$15¶cluster-enabled¶$2¶no¶
+        MGET a b c              -> *3¶$-1¶$-1¶$-1¶ | *3¶_¶_¶_¶
         ",
     );
+}
+
+/// `a` is in slot 15495, `b` in 3300, `c` in 7365, `bar` in 5061, `foo` in 12182.
+#[test]
+fn a_request_is_served_or_sent_to_its_shard() {
+    let across = "-CROSSSLOT Keys in request don't hash to the same slot¶";
+    let table = "
+        SET b 1                 -> +OK¶
+        GET b                   -> $1¶1¶
+        GET c                   -> -MOVED 7365 10.0.0.3:7003¶
+        SET c 1                 -> -MOVED 7365 10.0.0.3:7003¶
+        GET foo                 -> -MOVED 12182 10.0.0.5:7005¶
+        GET a                   -> -CLUSTERDOWN Hash slot not served¶
+        GET {c}x                -> -MOVED 7365 10.0.0.3:7003¶
+        SET {b}x 2              -> +OK¶
+        MGET b {b}x             -> *2¶$1¶1¶$1¶2¶
+        MGET b bar              -> ACROSS
+        MGET b c                -> ACROSS
+        MGET c b                -> ACROSS
+        MGET a b                -> -CLUSTERDOWN Hash slot not served¶
+        MGET b a                -> ACROSS
+        MGET c {c}              -> -MOVED 7365 10.0.0.3:7003¶
+        MSET b 1 c 2            -> ACROSS
+        MSET b c {b} a          -> +OK¶
+        SET b 1                 -> +OK¶
+        DEL c {b}               -> ACROSS
+        RENAME b bar            -> ACROSS
+        RENAME b {b}y           -> +OK¶
+        ZUNIONSTORE b 1 c       -> ACROSS
+        ZUNIONSTORE c 1 {c}     -> -MOVED 7365 10.0.0.3:7003¶
+        SORT b STORE c          -> ACROSS
+        SORT b STORE {b}z       -> :0¶
+        BLPOP c 0               -> -MOVED 7365 10.0.0.3:7003¶
+        BLPOP b bar 0           -> ACROSS
+        WATCH b bar             -> ACROSS
+        WATCH c                 -> -MOVED 7365 10.0.0.3:7003¶
+        OBJECT ENCODING c       -> -MOVED 7365 10.0.0.3:7003¶
+        XX c                    -> -ERR unknown command 'XX', with args beginning with: 'c' ¶
+        GET                     -> -ERR wrong number of arguments for 'get' command¶
+        DBSIZE                  -> :3¶
+        FLUSHALL                -> +OK¶
+        RANDOMKEY               -> $-1¶ | _¶
+        ";
+    play_to_primary(&table.replace("ACROSS", across));
+}
+
+/// Only the misplaced requests of a batch are refused, and the others take effect in order.
+#[test]
+fn a_batch_may_have_misplaced_requests_anywhere() {
+    for n in [1, 3, 64, 100, 200] {
+        for misplaced in [0, n / 2, n - 1] {
+            let mut dialogue = node_of(1, Version::Resp2);
+            let line = |i| if i == misplaced { "INCR c" } else { "INCR b" };
+            let lines: Vec<&str> = (0..n).map(line).collect();
+            let mut sum = 0;
+            let reply = |i| {
+                sum += i32::from(i != misplaced);
+                if i == misplaced {
+                    "-MOVED 7365 10.0.0.3:7003¶".into()
+                } else {
+                    format!(":{sum}¶")
+                }
+            };
+            let replies: String = (0..n).map(reply).collect();
+            assert_eq!(dialogue.say(&lines.join("\r\n")), replies, "{misplaced} of {n}");
+            let errors = dialogue.say("INFO errorstats");
+            assert!(errors.contains("errorstat_MOVED:count=1¶"), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_of_a_transaction_are_checked_when_queued_and_together() {
+    play_to_primary(
+        "
+        MULTI                   -> +OK¶
+        SET b 1                 -> +QUEUED¶
+        GET {b}x                -> +QUEUED¶
+        EXEC                    -> *2¶+OK¶$-1¶ | *2¶+OK¶_¶
+        MULTI                   -> +OK¶
+        SET b 2                 -> +QUEUED¶
+        SET c 2                 -> -MOVED 7365 10.0.0.3:7003¶
+        SET b 3                 -> +QUEUED¶
+        EXEC                    -> -EXECABORT Transaction discarded because of previous errors.¶
+        MULTI                   -> +OK¶
+        SET b 4                 -> +QUEUED¶
+        SET bar 4               -> +QUEUED¶
+        EXEC                    -> -CROSSSLOT Keys in request don't hash to the same slot¶
+        EXEC                    -> -ERR EXEC without MULTI¶
+        GET b                   -> $1¶1¶
+        MULTI                   -> +OK¶
+        MGET b bar              -> -CROSSSLOT Keys in request don't hash to the same slot¶
+        EXEC                    -> -EXECABORT Transaction discarded because of previous errors.¶
+        MULTI                   -> +OK¶
+        PING                    -> +QUEUED¶
+        SET b 5                 -> +QUEUED¶
+        DBSIZE                  -> +QUEUED¶
+        EXEC                    -> *3¶+PONG¶+OK¶:1¶
+        ",
+    );
+}
+
+/// The slot goes to another shard between MULTI and EXEC.
+#[test]
+fn exec_looks_at_the_present_table() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    assert_eq!(dialogue.say("MULTI\r\nSET b 1"), "+OK¶+QUEUED¶");
+    publish(&dialogue, |directory| directory.owners.give(3300, 2));
+    assert_eq!(dialogue.say("EXEC"), "-MOVED 3300 10.0.0.3:7003¶");
+    assert_eq!(dialogue.say("EXEC"), "-ERR EXEC without MULTI¶");
+    publish(&dialogue, |_| ());
+    assert_eq!(dialogue.say("GET b"), "$-1¶");
+}
+
+fn publish(dialogue: &Dialogue, change: impl FnOnce(&mut Directory)) {
+    let mut directory = three_shards();
+    change(&mut directory);
+    dialogue.server().cluster.as_ref().unwrap().publish(directory);
+}
+
+#[test]
+fn a_publication_is_seen_by_the_next_batch() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    assert_eq!(dialogue.say("SET b 1"), "+OK¶");
+    publish(&dialogue, |directory| directory.owners.give(3300, 3));
+    assert_eq!(dialogue.say("GET b"), "-MOVED 3300 10.0.0.5:7005¶");
+    publish(&dialogue, |directory| {
+        let shard = &mut directory.shards.get_mut(&1).unwrap().1;
+        (shard.primary.node, shard.replicas) = (node(2), vec![node(1)]);
+    });
+    assert_eq!(dialogue.say("GET b"), "-MOVED 3300 10.0.0.2:7002¶");
+    publish(&dialogue, |directory| drop(directory.shards.remove(&1)));
+    assert_eq!(dialogue.say("GET b"), "-CLUSTERDOWN Hash slot not served¶");
+    assert_eq!(dialogue.say("GET c"), "-MOVED 7365 10.0.0.3:7003¶");
+    publish(&dialogue, |_| ());
+    assert_eq!(dialogue.say("GET b"), "$1¶1¶");
+}
+
+#[test]
+fn a_replica_answers_only_reads_of_its_shard_and_only_after_readonly() {
+    let here = "-MOVED 3300 10.0.0.1:7001¶";
+    let table = "
+        GET b                   -> HERE
+        READONLY                -> +OK¶
+        GET b                   -> $-1¶ | _¶
+        MGET b {b}x             -> *2¶$-1¶$-1¶ | *2¶_¶_¶
+        MGET b bar              -> -CROSSSLOT Keys in request don't hash to the same slot¶
+        SET b 1                 -> HERE
+        GETDEL b                -> HERE
+        GET c                   -> -MOVED 7365 10.0.0.3:7003¶
+        MULTI                   -> +OK¶
+        GET b                   -> +QUEUED¶
+        EXEC                    -> *1¶$-1¶ | *1¶_¶
+        MULTI                   -> +OK¶
+        GET b                   -> +QUEUED¶
+        SET b 1                 -> HERE
+        EXEC                    -> -EXECABORT Transaction discarded because of previous errors.¶
+        EVAL 'return#KEYS' 1 b  -> :1¶
+        SPUBLISH b x            -> HERE
+        READWRITE               -> +OK¶
+        GET b                   -> HERE
+        READONLY                -> +OK¶
+        RESET                   -> +RESET¶
+        GET b                   -> HERE
+        ";
+    let table = table.replace("HERE", here);
+    // RESET also ends RESP3.
+    play_to(|version| node_of(2, version), &table);
+    let mut dialogue = node_of(2, Version::Resp2);
+    assert!(dialogue.say("CLIENT INFO").contains(" flags=N "));
+    assert!(dialogue.say("READONLY\r\nCLIENT LIST").contains(" flags=r "));
+    assert!(dialogue.say("READWRITE\r\nCLIENT INFO").contains(" flags=N "));
+    // One batch each, as READONLY ends one.
+    assert_eq!(
+        dialogue.say("READONLY\r\nGET b\r\nREADWRITE\r\nGET b"),
+        format!("+OK¶$-1¶+OK¶{here}")
+    );
+}
+
+#[test]
+fn clients_over_tls_are_sent_to_ports_of_tls() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    dialogue.client().uses_tls = true;
+    assert_eq!(dialogue.say("GET c"), "-MOVED 7365 10.0.0.3:7443¶");
+    assert_eq!(dialogue.say("GET foo"), "-MOVED 12182 10.0.0.5:7005¶");
+    assert!(dialogue.say("CLUSTER SLOTS").contains("$8¶10.0.0.3¶:7443¶"));
+    assert!(dialogue.say("CLUSTER NODES").contains(" 10.0.0.3:7443@17443 master "));
+    dialogue.client().uses_tls = false;
+    assert!(dialogue.say("CLUSTER SLOTS").contains("$8¶10.0.0.3¶:7003¶"));
+}
+
+#[test]
+fn a_script_stays_within_its_node_and_its_slot() {
+    let ask = |line: &str| {
+        let reply = node_of(1, Version::Resp2).say(line);
+        reply.split(" script: ").next().unwrap().to_owned()
+    };
+    let across = "-ERR Script attempted to access keys that do not hash to the same slot";
+    let not_local = "-ERR Script attempted to access a non local key in a cluster node";
+    assert_eq!(ask("EVAL 'return 1' 1 c"), "-MOVED 7365 10.0.0.3:7003¶");
+    assert_eq!(ask("EVALSHA 0 2 b c"), "-CROSSSLOT Keys in request don't hash to the same slot¶");
+    assert_eq!(ask("EVAL \"return redis.call('set',KEYS[1],1)\" 1 b"), "+OK¶");
+    for call in ["call('get','c')", "call('get','foo')", "call('get','a')"] {
+        assert_eq!(ask(&format!("EVAL \"return redis.{call}\" 1 bar")), not_local, "{call}");
+    }
+    assert_eq!(ask("EVAL \"return redis.call('mget','b','bar')\" 0"), not_local);
+    // As in Redis, a script without a line of flags may use several slots of the node.
+    let two = "redis.call('set','b',1) return redis.call('get','bar')";
+    assert_eq!(ask(&format!("EVAL \"{two}\" 0")), "$-1¶");
+    let flagged = |flags: &str, n: &str| format!("EVAL \"#!lua{flags}\\n{two}\" {n}");
+    assert_eq!(ask(&flagged("", "0")), across);
+    assert_eq!(ask(&flagged("", "1 {b}x")), across);
+    assert_eq!(ask(&flagged("", "1 bar")), across);
+    assert_eq!(ask(&flagged(" flags=allow-cross-slot-keys", "0")), "$-1¶");
+    let refused = "-ERR Can not run script on cluster, 'no-cluster' flag is set.¶";
+    assert_eq!(ask(&flagged(" flags=no-cluster", "1 b")), refused);
+    let mut unclustered = Dialogue::new(Version::Resp2);
+    assert_eq!(unclustered.say(&flagged(" flags=no-cluster", "1 b")), "$-1¶");
+    assert_eq!(unclustered.say(&flagged("", "0")), "$-1¶");
+}
+
+#[test]
+fn what_needs_several_slots_or_databases_is_refused() {
+    play_to_primary(
+        "
+        SELECT 0                -> +OK¶
+        SELECT 1                -> -ERR SELECT is not allowed in cluster mode¶
+        SELECT 99               -> -ERR SELECT is not allowed in cluster mode¶
+        SELECT x                -> -ERR value is not an integer or out of range¶
+        MOVE b 1                -> -ERR MOVE is not allowed in cluster mode¶
+        SWAPDB 0 1              -> -ERR SWAPDB is not allowed in cluster mode¶
+        COPY b {b}x DB 1        -> -ERR Copying to another database is not allowed in cluster mode¶
+        COPY b {b}x DB 0        -> :0¶
+        COPY b bar              -> -CROSSSLOT Keys in request don't hash to the same slot¶
+        SORT b BY x*            -> -ERR BY option of SORT denied in Cluster mode.¶
+        SORT b BY nosort        -> *0¶
+        SORT b GET #            -> -ERR GET option of SORT denied in Cluster mode.¶
+        SORT_RO b GET x*        -> -ERR GET option of SORT denied in Cluster mode.¶
+        ",
+    );
+}
+
+#[test]
+fn shard_channels_are_routed_by_their_slots() {
+    play_to_primary(
+        "
+        SPUBLISH c x            -> -MOVED 7365 10.0.0.3:7003¶
+        SSUBSCRIBE c            -> -MOVED 7365 10.0.0.3:7003¶
+        SSUBSCRIBE b bar        -> -CROSSSLOT Keys in request don't hash to the same slot¶
+        SSUBSCRIBE b {b}x       -> *3¶$10¶ssubscribe¶$1¶b¶:1¶*3¶$10¶ssubscribe¶$4¶{b}x¶:2¶ | >3¶$10¶ssubscribe¶$1¶b¶:1¶>3¶$10¶ssubscribe¶$4¶{b}x¶:2¶
+        SUNSUBSCRIBE c          -> -MOVED 7365 10.0.0.3:7003¶
+        SUNSUBSCRIBE b          -> *3¶$12¶sunsubscribe¶$1¶b¶:1¶ | >3¶$12¶sunsubscribe¶$1¶b¶:1¶
+        SUNSUBSCRIBE            -> *3¶$12¶sunsubscribe¶$4¶{b}x¶:0¶ | >3¶$12¶sunsubscribe¶$4¶{b}x¶:0¶
+        PUBLISH c x             -> :0¶
+        PUBSUB SHARDCHANNELS    -> *0¶
+        ",
+    );
+}
+
+#[test]
+fn the_records_are_shown_as_clients_read_them() {
+    let [one, two, three, four, five] = [1, 2, 3, 4, 5].map(|n| node(n).to_string());
+    let mut dialogue = node_of(1, Version::Resp2);
+    let lines = [
+        format!("{one} 10.0.0.1:7001@17001 myself,master - 0 0 1 connected 0-5460"),
+        format!("{two} 10.0.0.2:7002@17002 slave {one} 0 0 1 connected"),
+        format!("{three} 10.0.0.3:7003@17003 master - 0 0 2 connected 5461-10921"),
+        format!("{four} 10.0.0.4:7004@17004 slave,fail {three} 0 0 2 disconnected"),
+        format!("{five} 10.0.0.5:7005@17005 master - 0 0 3 connected 10922-14999"),
+    ];
+    let nodes = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    assert_eq!(dialogue.say("CLUSTER NODES"), format!("${}¶{nodes}¶", nodes.len()));
+    let [_, second, ..] = &lines;
+    let replicas = format!("*1¶${}¶{second}¶", second.len());
+    assert_eq!(dialogue.say(&format!("CLUSTER REPLICAS {one}")), replicas);
+    assert_eq!(dialogue.say(&format!("CLUSTER SLAVES {}", one.to_uppercase())), replicas);
+    assert_eq!(dialogue.say(&format!("CLUSTER REPLICAS {five}")), "*0¶");
+    let no_primary = "-ERR The specified node is not a master¶";
+    assert_eq!(dialogue.say(&format!("CLUSTER REPLICAS {two}")), no_primary);
+    assert_eq!(dialogue.say("CLUSTER REPLICAS x"), "-ERR Unknown node x¶");
+    let reports =
+        format!("CLUSTER COUNT-FAILURE-REPORTS {four}\r\nCLUSTER COUNT-FAILURE-REPORTS x");
+    assert_eq!(dialogue.say(&reports), ":0¶-ERR Unknown node x¶");
+    let entry = |n: u8, id: &str| format!("*4¶$8¶10.0.0.{n}¶:700{n}¶$40¶{id}¶*0¶");
+    let slots = format!(
+        "*3¶*4¶:0¶:5460¶{}{}*3¶:5461¶:10921¶{}*3¶:10922¶:14999¶{}",
+        entry(1, &one),
+        entry(2, &two),
+        entry(3, &three),
+        entry(5, &five)
+    );
+    assert_eq!(dialogue.say("CLUSTER SLOTS"), slots);
+    assert_eq!(dialogue.say("CLUSTER MYID"), format!("$40¶{one}¶"));
+    assert_eq!(dialogue.say("CLUSTER MYSHARDID"), format!("$40¶{:040}¶", 1));
+    assert_eq!(dialogue.say("CLUSTER LINKS"), "*0¶");
+    let shards = dialogue.say("CLUSTER SHARDS");
+    let fourth = format!(
+        "*14¶$2¶id¶$40¶{four}¶$4¶port¶:7004¶$2¶ip¶$8¶10.0.0.4¶$8¶endpoint¶$8¶10.0.0.4¶$4¶role¶\
+         $7¶replica¶$18¶replication-offset¶:0¶$6¶health¶$4¶fail¶"
+    );
+    assert!(shards.starts_with("*3¶*4¶$5¶slots¶*2¶:0¶:5460¶$5¶nodes¶*2¶*14¶"), "{shards}");
+    assert!(shards.contains(&fourth) && shards.contains("¶$8¶tls-port¶:7443¶"), "{shards}");
+    assert!(dialogue.say("HELLO 3").contains("$4¶mode¶$7¶cluster¶"));
+    assert!(dialogue.say("INFO cluster").contains("cluster_enabled:1¶"));
+    assert!(dialogue.say("INFO server").contains("redis_mode:cluster¶"));
+    let enabled = "%1¶$15¶cluster-enabled¶$3¶yes¶";
+    assert_eq!(dialogue.say("CONFIG GET cluster-enabled"), enabled);
+    assert!(dialogue.say("CLUSTER HELP").starts_with("*"));
+    assert_eq!(dialogue.say("ASKING"), "+OK¶");
+}
+
+#[test]
+fn a_cluster_is_ok_once_every_slot_has_a_living_primary() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    let info = dialogue.say("CLUSTER INFO");
+    for line in ["state:fail", "slots_assigned:15000", "slots_ok:15000", "known_nodes:5", "size:3"]
+    {
+        assert!(info.contains(&format!("cluster_{line}¶")), "{line}: {info}");
+    }
+    publish(&dialogue, |directory| {
+        (15_000..16_384).for_each(|slot| directory.owners.give(slot, 3))
+    });
+    let info = dialogue.say("CLUSTER INFO");
+    for line in ["state:ok", "slots_ok:16384", "slots_fail:0", "current_epoch:3", "my_epoch:1"] {
+        assert!(info.contains(&format!("cluster_{line}¶")), "{line}: {info}");
+    }
+    publish(&dialogue, |directory| {
+        (15_000..16_384).for_each(|slot| directory.owners.give(slot, 3));
+        directory.alive.remove(&node(3));
+    });
+    let info = dialogue.say("CLUSTER INFO");
+    assert!(info.contains("state:fail¶") && info.contains("cluster_slots_fail:5461¶"), "{info}");
+    // Before the node has seen any records.
+    publish(&dialogue, |directory| *directory = Directory::default());
+    let port = dialogue.server().settings.config().port;
+    let line = format!("{} :{port}@{} myself,master - 0 0 0 connected\n", node(1), port + 10_000);
+    assert_eq!(dialogue.say("CLUSTER NODES"), format!("${}¶{line}¶", line.len()));
+    assert_eq!(dialogue.say("CLUSTER SLOTS\r\nCLUSTER SHARDS"), "*0¶*0¶");
+    let no_shard = "-ERR This node belongs to no shard yet¶";
+    assert_eq!(dialogue.say("CLUSTER MYSHARDID"), no_shard);
+    assert_eq!(dialogue.say("GET b"), "-CLUSTERDOWN Hash slot not served¶");
+}
+
+#[test]
+fn the_keys_of_a_slot_are_found_by_a_walk() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    let sets: Vec<String> = (0..3_000).map(|i| format!("SET {{b}}{i} 1")).collect();
+    assert_eq!(dialogue.say(&sets.join("\r\n")), "+OK¶".repeat(3_000));
+    assert_eq!(dialogue.say("SET bar 1"), "+OK¶");
+    assert_eq!(dialogue.say("CLUSTER COUNTKEYSINSLOT 3300"), ":3000¶");
+    assert_eq!(dialogue.say("CLUSTER COUNTKEYSINSLOT 5061"), ":1¶");
+    assert_eq!(dialogue.say("CLUSTER GETKEYSINSLOT 5061 10"), "*1¶$3¶bar¶");
+    assert_eq!(dialogue.say("CLUSTER GETKEYSINSLOT 3300 0"), "*0¶");
+    let some = dialogue.say("CLUSTER GETKEYSINSLOT 3300 7");
+    let keys: Vec<&str> = some.split('¶').filter(|part| part.starts_with('{')).collect();
+    assert!(some.starts_with("*7¶") && keys.len() == 7, "{some}");
+    assert!(keys.iter().all(|key| slot_of(key.as_bytes()) == 3300));
+    play_to_primary(
+        "
+        CLUSTER COUNTKEYSINSLOT 0       -> :0¶
+        CLUSTER COUNTKEYSINSLOT 16384   -> -ERR Invalid slot¶
+        CLUSTER COUNTKEYSINSLOT -1      -> -ERR Invalid slot¶
+        CLUSTER COUNTKEYSINSLOT x       -> -ERR value is not an integer or out of range¶
+        CLUSTER GETKEYSINSLOT 16384 1   -> -ERR Invalid slot or number of keys¶
+        CLUSTER GETKEYSINSLOT 0 -1      -> -ERR Invalid slot or number of keys¶
+        CLUSTER GETKEYSINSLOT 0 x       -> -ERR value is not an integer or out of range¶
+        CLUSTER KEYSLOT b               -> :3300¶
+        CLUSTER KEYSLOT x{b}y           -> :3300¶
+        ",
+    );
+}
+
+#[test]
+fn what_changes_the_layout_by_hand_names_the_command_to_use() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    for (line, instead) in [
+        ("ADDSLOTS 1", "hotring cluster move"),
+        ("addslotsrange 1 2", "hotring cluster move"),
+        ("DELSLOTS 1", "hotring cluster move"),
+        ("DELSLOTSRANGE 1 2", "hotring cluster move"),
+        ("FLUSHSLOTS", "hotring cluster move"),
+        ("SETSLOT 1 STABLE", "hotring cluster move"),
+        ("MEET 10.0.0.9 7000", "hotring cluster add"),
+        ("REPLICATE x", "hotring cluster add"),
+        ("FORGET x", "hotring cluster remove"),
+        ("RESET", "hotring cluster remove"),
+        ("FAILOVER", "hotring cluster failover"),
+        ("BUMPEPOCH", "hotring cluster failover"),
+        ("SET-CONFIG-EPOCH 1", "hotring cluster failover"),
+        ("SAVECONFIG", "hotring cluster status"),
+    ] {
+        let name = line.split(' ').next().unwrap().to_uppercase();
+        let reply = dialogue.say(&format!("CLUSTER {line}"));
+        assert!(reply.starts_with(&format!("-ERR CLUSTER {name} is not used here")), "{reply}");
+        assert!(reply.contains(&format!("'{instead}'")), "{reply}");
+    }
 }

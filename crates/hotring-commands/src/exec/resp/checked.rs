@@ -12,6 +12,7 @@ use crate::acl::Origin;
 use crate::commands;
 use crate::commands::answer::deny;
 use crate::host::clock;
+use crate::observe::counters::Counters;
 use crate::state::client::{Client, Closing, Wait};
 use crate::state::loading::LOADING;
 use crate::state::monitors;
@@ -24,7 +25,7 @@ use crate::state::subscriptions::is_allowed_while_listening;
 use crate::state::thread::ThreadState;
 use crate::state::tracking;
 use crate::state::transaction::Queued;
-use crate::table::Spec;
+use crate::table::{CommandId, Spec};
 
 impl RespExecutor {
     /// As [`execute`](Self::execute) for the entire batch, with all checks before and after each request.
@@ -102,7 +103,7 @@ impl RespExecutor {
         let access = client.access();
         let may_run =
             !access.is_locked() && access.check(spec, self.batch.args(i, run.input)).is_ok();
-        may_run.then_some(wait)
+        (may_run && self.redirection(thread, i, run, client).is_none()).then_some(wait)
     }
 
     /// Answers a request without running it, if the request is refused or queued in a transaction; otherwise returns
@@ -116,6 +117,14 @@ impl RespExecutor {
         out: &mut Vec<u8>,
     ) -> bool {
         let Some(spec) = self.batch.spec(i) else { return false };
+        if let Some(error) = self.denial(thread, i, run, client) {
+            reject(&thread.shared().counters, client, Some(spec.id), &error, out);
+            return true;
+        }
+        if let Some(error) = self.redirection(thread, i, run, client) {
+            redirect(&thread.shared().counters, client, spec.id, &error, out);
+            return true;
+        }
         if let Some(error) = self.refusal(thread, i, run, client) {
             reject(&thread.shared().counters, client, Some(spec.id), &error, out);
             return true;
@@ -132,7 +141,34 @@ impl RespExecutor {
         true
     }
 
-    /// The error if the client must not run the request now.
+    /// The error if the client's user may not run the request.
+    fn denial(
+        &self,
+        thread: &ThreadState,
+        i: usize,
+        run: &Run<'_>,
+        client: &Client,
+    ) -> Option<String> {
+        let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
+        let denied = client.access().check(spec, args).err()?;
+        let in_transaction = client.transaction.is_open();
+        let origin = if in_transaction { Origin::Transaction } else { Origin::Client };
+        Some(deny(denied, spec, args, client, &thread.server, origin))
+    }
+
+    /// The error if another node of the cluster serves the request, or none does.
+    fn redirection(
+        &self,
+        thread: &ThreadState,
+        i: usize,
+        run: &Run<'_>,
+        client: &Client,
+    ) -> Option<Cow<'static, str>> {
+        let routes = thread.locals.routes.as_ref()?;
+        routes.refusal(self.batch.spec(i)?, self.batch.args(i, run.input), client)
+    }
+
+    /// The error if the request must not run now.
     fn refusal(
         &self,
         thread: &mut ThreadState,
@@ -141,11 +177,6 @@ impl RespExecutor {
         client: &Client,
     ) -> Option<Cow<'static, str>> {
         let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
-        if let Err(denied) = client.access().check(spec, args) {
-            let in_transaction = client.transaction.is_open();
-            let origin = if in_transaction { Origin::Transaction } else { Origin::Client };
-            return Some(deny(denied, spec, args, client, &thread.server, origin).into());
-        }
         if thread.server.persist.loading.refuses(spec, args, &mut thread.store, run.now) {
             return Some(LOADING.into());
         }
@@ -199,6 +230,24 @@ impl RespExecutor {
         let Server { push, settings, .. } = &*thread.server;
         push.monitors.show(spec, args, monitors::From::Client(&client.shared), settings);
     }
+}
+
+/// Answers a request with the error that sends the client elsewhere. EXEC ends its transaction with this very error,
+/// whose first word clients act on.
+fn redirect(
+    counters: &Counters,
+    client: &mut Client,
+    id: CommandId,
+    error: &str,
+    out: &mut Vec<u8>,
+) {
+    if id == CommandId::Exec {
+        client.end_transaction();
+    }
+    counters.by_command.reject(id as usize);
+    client.transaction.refuse();
+    counters.error(error);
+    Writer::new(out, client.version).error(error.as_bytes());
 }
 
 /// Times one request of a sampled run.

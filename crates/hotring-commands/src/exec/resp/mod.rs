@@ -20,6 +20,7 @@ use crate::state::batching::{Fed, TURN_LEN};
 use crate::state::client::{Client, Closing};
 use crate::state::context::Context;
 use crate::state::loading::LOADING;
+use crate::state::routes::Routes;
 use crate::state::shown;
 use crate::state::thread::ThreadState;
 use crate::state::transaction::aborted;
@@ -66,7 +67,14 @@ impl RespExecutor {
             let stop = self.take_batch(thread, (client, decoder), input, start, now);
             let len = self.batch.len;
             // A request that changes these conditions is the last of its batch, or its batch is checked anyway.
-            let is_plain = client.is_plain() && !thread.is_watched && !thread.is_timed;
+            let is_plain = client.is_plain()
+                && !thread.is_watched
+                && !thread.is_timed
+                && thread
+                    .locals
+                    .routes
+                    .as_ref()
+                    .is_none_or(|routes| self.is_served(routes, client, input));
             let out_max = out_start.saturating_add(match is_plain {
                 true => thread.config.output_soft_max,
                 false => client.output_soft_max(&thread.config),
@@ -163,6 +171,16 @@ impl RespExecutor {
                 Some(Fed::all(input))
             }
         }
+    }
+
+    /// Whether this node of a cluster serves all requests of the batch. Others must be refused one by one.
+    #[inline(never)]
+    fn is_served(&self, routes: &Routes, client: &Client, input: &[u8]) -> bool {
+        let serves = |i| {
+            let spec = self.batch.spec(i);
+            spec.is_none_or(|spec| routes.serves(spec, self.batch.args(i, input), client))
+        };
+        (0..self.batch.len).all(serves)
     }
 
     /// Runs requests of the batch until the output exceeds `run.out_max`, or a request ends the connection or waits.
@@ -296,7 +314,11 @@ impl RespExecutor {
             next = i + 1;
             let args = self.batch.args(i, input);
             // A refused request does not use its keys.
-            let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
+            let routes = locals.routes.as_ref();
+            let may_run = |spec: &&Spec| {
+                client.access().check(spec, args).is_ok()
+                    && routes.is_none_or(|routes| routes.serves(spec, args, client))
+            };
             let spec = self.batch.spec(i).filter(may_run);
             let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
             hot_keys.note(client.database, keys, weight, locals.random.u64(..), now);

@@ -3,6 +3,7 @@
 
 mod both;
 mod classic;
+mod cluster;
 mod conversation;
 mod meta;
 
@@ -36,10 +37,14 @@ impl Dialogue {
     }
 
     fn with(config: Config, options: Options) -> Self {
-        let server = Arc::new(Server::new(Parts {
+        Self::of(Parts {
             memcached: Shared::new(Vec::new(), &config.memcached).unwrap(),
             ..Parts::unconnected(options, config)
-        }));
+        })
+    }
+
+    fn of(parts: Parts) -> Self {
+        let server = Arc::new(Server::new(parts));
         let [a, b] = [(); 2].map(|()| server.clients.enter("peer".into(), "local".into(), 0));
         let executor = Executor::new(server.clone(), 0, 1);
         let memcached = Conversation::memcached(a, &server);

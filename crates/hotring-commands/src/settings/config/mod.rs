@@ -33,6 +33,8 @@ pub use tls::{AuthClients, Protocols, TlsSettings};
 pub struct Config {
     /// The configuration file that was read, which CONFIG REWRITE rewrites.
     pub file: Option<PathBuf>,
+    /// Whether the server is a node of a cluster, which its start decides.
+    pub clustered: bool,
     /// The settings that CONFIG SET has changed, which CONFIG REWRITE must write.
     pub changed: BTreeSet<&'static str>,
     /// `ADDR:PORT` of each listener; empty means `bind` and `port`.
@@ -192,6 +194,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             file: None,
+            clustered: false,
             changed: BTreeSet::new(),
             listen: Vec::new(),
             bind: vec!["127.0.0.1".to_string()],

@@ -3,8 +3,17 @@
 use crate::settings::config::Config;
 use crate::settings::setting::{Change, Setting};
 
-pub(super) static FIXED: &[Setting] =
-    &[fixed("cluster-enabled", "no", "No cluster yet", |_| "no".into(), |_, v| only(v, "no"))];
+pub(super) static FIXED: &[Setting] = &[fixed(
+    "cluster-enabled",
+    "no",
+    "Whether the server is a node of a cluster; its start decides",
+    |config| enabled(config).into(),
+    |config, value| only(value, enabled(config)),
+)];
+
+fn enabled(config: &Config) -> &'static str {
+    if config.clustered { "yes" } else { "no" }
+}
 
 const fn fixed(
     name: &'static str,

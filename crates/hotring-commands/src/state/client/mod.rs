@@ -73,6 +73,8 @@ pub struct Client {
     before_len: usize,
     /// The messages to send before the reply of the running transaction.
     before: Option<Before>,
+    /// The connection came over TLS.
+    pub uses_tls: bool,
     /// A script of the client runs commands.
     pub(crate) runs_script: bool,
     /// Reasons to check each request before it runs: [`QUEUES`], [`LISTENS`], [`TRACKS`], [`MUTES`], [`LINKS`].
@@ -133,6 +135,7 @@ impl Client {
             replies: Replies::All,
             before_len: 0,
             before: None,
+            uses_tls: false,
             runs_script: false,
             special: 0,
         };

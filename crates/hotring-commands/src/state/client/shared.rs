@@ -110,6 +110,8 @@ pub struct ClientShared {
     pub no_evict: AtomicBool,
     /// CLIENT NO-TOUCH.
     pub no_touch: AtomicBool,
+    /// READONLY: a replica of the key's shard may answer.
+    pub reads_copies: AtomicBool,
     /// [`TRACKING`], [`BROADCASTS`], [`BROKEN_REDIRECT`].
     pub tracking: AtomicU8,
     /// The ID to which invalidations are redirected: 0 for none, -1 without tracking.
@@ -189,6 +191,7 @@ impl ClientShared {
             waiting: AtomicU8::new(RUNS),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            reads_copies: AtomicBool::new(false),
             tracking: AtomicU8::new(0),
             redirect: AtomicI64::new(-1),
             has_left: AtomicBool::new(false),

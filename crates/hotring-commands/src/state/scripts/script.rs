@@ -27,6 +27,10 @@ pub(crate) struct Script {
     pub no_writes: bool,
     /// The script has a line of flags without `no-writes`.
     pub writes: bool,
+    /// The script must not run in a cluster (`no-cluster`).
+    pub no_cluster: bool,
+    /// The script has a line of flags without `allow-cross-slot-keys`: its keys are in one slot.
+    pub in_one_slot: bool,
     /// The script uses only the keys that it declares, as far as is known.
     is_declared: AtomicBool,
     /// The script was loaded by SCRIPT LOAD.
@@ -69,6 +73,8 @@ impl Script {
             code: code.into(),
             no_writes: head.no_writes,
             writes: head.len > 0 && !head.no_writes,
+            no_cluster: head.no_cluster,
+            in_one_slot: head.len > 0 && !head.is_wide,
             is_declared: AtomicBool::new(is_declared),
             kept: AtomicBool::new(false),
             used_at: AtomicU64::new(0),
@@ -110,13 +116,14 @@ struct Head {
     /// Length of the flags, which Lua must not see; the line end stays, so that line numbers are right.
     len: usize,
     no_writes: bool,
+    no_cluster: bool,
     /// The script may use undeclared keys (`allow-cross-slot-keys`).
     is_wide: bool,
 }
 
 impl Head {
     fn parse(text: &[u8]) -> Result<Head, Failure> {
-        let mut head = Head { len: 0, no_writes: false, is_wide: false };
+        let mut head = Head { len: 0, no_writes: false, no_cluster: false, is_wide: false };
         let Some(rest) = text.strip_prefix(b"#!") else { return Ok(head) };
         let end = rest.iter().position(|byte| *byte == b'\n');
         let end = end.ok_or(Failure::text("ERR Invalid script shebang"))?;
@@ -136,7 +143,8 @@ impl Head {
                 match flag {
                     "no-writes" => head.no_writes = true,
                     "allow-cross-slot-keys" => head.is_wide = true,
-                    "allow-oom" | "allow-stale" | "no-cluster" => {}
+                    "no-cluster" => head.no_cluster = true,
+                    "allow-oom" | "allow-stale" => {}
                     _ => {
                         return Err(format!("ERR Unexpected flag in script shebang: {flag}").into());
                     }

@@ -1,0 +1,45 @@
+//! A node of a cluster, whose clients of this protocol cannot be redirected.
+
+use super::*;
+use crate::state::cluster::tests::{node, three_shards};
+
+fn node_of(n: u8) -> Dialogue {
+    let config = Config::default();
+    let dialogue = Dialogue::of(Parts {
+        memcached: Shared::new(Vec::new(), &config.memcached).unwrap(),
+        ..Parts::of_node(Options::default(), config, node(n))
+    });
+    dialogue.server.cluster.as_ref().unwrap().publish(three_shards());
+    dialogue
+}
+
+/// `b` is in slot 3300 and `bar` in 5061 of shard 1, `c` in 7365 of shard 2, `a` in 15495 of none.
+#[test]
+fn a_key_of_another_shard_is_refused_and_its_owner_named() {
+    let owner =
+        "SERVER_ERROR slot 7365 of this key belongs to shard 2, at 10.0.0.3 (RESP port 7003)¶";
+    let table = "
+        set b 0 0 1¶1 -> STORED¶
+        set bar 0 0 1¶2 -> STORED¶
+        get b bar -> VALUE b 0 1¶1¶VALUE bar 0 1¶2¶END¶
+        set c 0 0 1¶1 -> OWNER
+        get c -> OWNER
+        get b c bar -> OWNER
+        mg {c}x v -> OWNER
+        ms c 1¶1 -> OWNER
+        incr c 1 -> OWNER
+        delete c -> OWNER
+        mg Yg== b v -> VA 1¶1¶
+        mg Yw== b v -> OWNER
+        ms Yw== 1 b¶1 -> OWNER
+        mg Y b v -> CLIENT_ERROR error decoding key¶
+        get a -> SERVER_ERROR no shard serves slot 15495 of this key¶
+        mn -> MN¶
+        version -> VERSION 1.6.45¶
+        redis> GET c -> -MOVED 7365 10.0.0.3:7003¶
+        redis> GET b -> $1¶1¶
+        ";
+    node_of(1).play(&table.replace("OWNER", owner));
+    // A replica answers reads of its shard, as this protocol has no word for their primary.
+    node_of(2).play(&format!("get b -> END¶\nget c -> {owner}"));
+}

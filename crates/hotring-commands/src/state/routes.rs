@@ -1,0 +1,220 @@
+//! Which requests this node of a cluster serves, as one thread knows it, and the errors that send clients elsewhere.
+//!
+//! A thread keeps the slots of the own shard as a table of bits, and makes it again when other records have been
+//! published ([`Cluster::version`]), which it looks at before each batch.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hotring_cluster::directory::{Directory, Node};
+use hotring_cluster::{NodeId, SLOTS, Slot, slot_of};
+use hotring_protocol::ArgsView;
+
+use crate::state::client::Client;
+use crate::state::cluster::Cluster;
+use crate::table::{CommandId, Spec};
+
+/// Bits of one word of the table.
+const WORD: usize = u64::BITS as usize;
+
+/// The error of a node that may not answer now.
+const UNANSWERED: &str = "CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet";
+
+/// The table of slots as one thread knows it.
+pub(crate) struct Routes {
+    me: NodeId,
+    /// The number of the publication; 0 before the first look.
+    version: u64,
+    directory: Arc<Directory>,
+    /// The slots of the own shard, one bit each.
+    own: Box<[u64; SLOTS as usize / WORD]>,
+    /// Whether this node is the primary of its shard.
+    is_primary: bool,
+    /// Whether this node may answer, as of the beginning of the batch.
+    answers: bool,
+}
+
+/// The reason why a request is not served here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Misplaced {
+    /// Its keys are in several slots.
+    Across,
+    /// No shard serves this slot.
+    Unserved,
+    /// Another node serves this slot.
+    Elsewhere(Slot),
+    /// This node serves the slot, but another one may have become its primary meanwhile.
+    Unanswered,
+}
+
+impl Routes {
+    pub(crate) fn new(cluster: &Cluster) -> Self {
+        let mut routes = Routes {
+            me: cluster.me,
+            version: 0,
+            directory: Arc::default(),
+            own: Box::new([0; SLOTS as usize / WORD]),
+            is_primary: false,
+            answers: true,
+        };
+        routes.renew(cluster, true);
+        routes
+    }
+
+    /// Takes up what has been published since, and whether this node may answer now.
+    #[inline]
+    pub(crate) fn renew(&mut self, cluster: &Cluster, answers: bool) {
+        self.answers = answers;
+        // The number must be read first: the next comparison then sees a publication in between.
+        let version = cluster.version();
+        if version != self.version {
+            self.take(version, cluster.directory());
+        }
+    }
+
+    #[cold]
+    fn take(&mut self, version: u64, directory: Arc<Directory>) {
+        let mine = directory.shard_of_node(self.me);
+        self.is_primary = mine.is_some_and(|(_, shard)| shard.primary.node == self.me);
+        let mine = mine.map(|(id, _)| id);
+        self.own.fill(0);
+        let slots = (0..SLOTS).filter(|slot| mine.is_some() && directory.owners.of(*slot) == mine);
+        slots.map(usize::from).for_each(|slot| self.own[slot / WORD] |= 1 << (slot % WORD));
+        (self.version, self.directory) = (version, directory);
+    }
+
+    /// Whether this node could answer when the batch began.
+    #[inline]
+    pub(crate) fn answers(&self) -> bool {
+        self.answers
+    }
+
+    /// Whether the own shard has the slot.
+    #[inline]
+    fn is_own(&self, slot: Slot) -> bool {
+        self.own[usize::from(slot) / WORD] >> (usize::from(slot) % WORD) & 1 != 0
+    }
+
+    /// Whether this node serves a request of this client. Transactions and scripts are looked at elsewhere.
+    #[inline]
+    pub(crate) fn serves(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
+        match spec.sole_key() {
+            Some(at) => {
+                self.is_own(slot_of(args.at(at)))
+                    && self.answers
+                    && (self.is_primary || may_read_copy(spec, client))
+            }
+            None => self.place(spec, args, client).is_ok(),
+        }
+    }
+
+    /// The slot of a single request's keys, if it has any.
+    pub(crate) fn place(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+    ) -> Result<Option<Slot>, Misplaced> {
+        self.check(spec.routing_keys_of(args), may_read_copy(spec, client))
+    }
+
+    /// The slot of these keys, if there are any. With `may_read_copy` a replica is good enough.
+    fn check<'k>(
+        &self,
+        mut keys: impl Iterator<Item = &'k [u8]>,
+        may_read_copy: bool,
+    ) -> Result<Option<Slot>, Misplaced> {
+        let Some(first) = keys.next() else { return Ok(None) };
+        let slot = slot_of(first);
+        let is_own = self.is_own(slot);
+        // As in Redis, a slot without an owner comes before several slots.
+        if !is_own && self.primary_of(slot).is_none() {
+            return Err(Misplaced::Unserved);
+        }
+        if keys.any(|key| slot_of(key) != slot) {
+            return Err(Misplaced::Across);
+        }
+        match is_own && (self.is_primary || may_read_copy) {
+            true if self.answers => Ok(Some(slot)),
+            true => Err(Misplaced::Unanswered),
+            false => Err(Misplaced::Elsewhere(slot)),
+        }
+    }
+
+    /// The error of a request that this node does not serve.
+    pub(crate) fn refusal(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+    ) -> Option<Cow<'static, str>> {
+        if client.is_of_primary() {
+            return None;
+        }
+        let may_read_copy = may_read_copy(spec, client);
+        let queue = client.transaction.queue().filter(|_| spec.id == CommandId::Exec);
+        let checked = match queue {
+            Some(queue) => {
+                let keys = queue.commands().flat_map(|(spec, args)| spec.routing_keys_of(args));
+                self.check(keys, may_read_copy)
+            }
+            None => self.place(spec, args, client),
+        };
+        checked.err().map(|misplaced| self.message(misplaced, client.uses_tls))
+    }
+
+    /// The owner of the first of these keys that another shard has, for a protocol without redirections.
+    pub(crate) fn stranger<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Option<String> {
+        let mut keys = keys.map(slot_of).peekable();
+        if !self.answers && keys.peek().is_some() {
+            return Some(UNANSWERED.to_string());
+        }
+        let slot = keys.find(|slot| !self.is_own(*slot))?;
+        Some(match self.directory.shard_of_slot(slot).zip(self.primary_of(slot)) {
+            Some(((shard, _), node)) => {
+                let Node { host, port, .. } = node;
+                format!(
+                    "slot {slot} of this key belongs to shard {shard}, at {host} (RESP port {port})"
+                )
+            }
+            None => format!("no shard serves slot {slot} of this key"),
+        })
+    }
+
+    fn message(&self, misplaced: Misplaced, uses_tls: bool) -> Cow<'static, str> {
+        let moved = match misplaced {
+            Misplaced::Across => {
+                return "CROSSSLOT Keys in request don't hash to the same slot".into();
+            }
+            Misplaced::Unanswered => return UNANSWERED.into(),
+            Misplaced::Unserved => None,
+            Misplaced::Elsewhere(slot) => self.primary_of(slot).map(|node| (slot, node)),
+        };
+        match moved {
+            Some((slot, node)) => {
+                format!("MOVED {slot} {}:{}", node.host, port_for(node, uses_tls)).into()
+            }
+            None => "CLUSTERDOWN Hash slot not served".into(),
+        }
+    }
+
+    fn primary_of(&self, slot: Slot) -> Option<&Node> {
+        let (_, shard) = self.directory.shard_of_slot(slot)?;
+        self.directory.node(shard.primary.node)
+    }
+}
+
+/// Whether a replica may answer the request. Messages on shard channels stay at the primary.
+#[inline]
+fn may_read_copy(spec: &Spec, client: &Client) -> bool {
+    // ORDERING: Relaxed, only this connection's thread changes it.
+    client.shared.reads_copies.load(Ordering::Relaxed)
+        && !client.changes_keys(spec)
+        && !spec.is_routed_by_channel()
+}
+
+/// The port at which a client reaches a node: over TLS, if the client came so and the node has such a port.
+pub(crate) fn port_for(node: &Node, uses_tls: bool) -> u16 {
+    node.tls_port.filter(|_| uses_tls).unwrap_or(node.port)
+}
