@@ -1,7 +1,7 @@
 //! Finds and installs the programs that the steps need besides cargo.
 //!
 //! The tests need `redis-tools`, memcached and valgrind; the proofs also Python, Go, Node,
-//! `libmemcached-tools` and Prometheus's `promtool`. All come from Debian or Ubuntu. Only missing
+//! `libmemcached-tools`, Prometheus's `promtool` and etcd. All come from Debian or Ubuntu. Only missing
 //! ones are installed, only as root or where sudo needs no password, and never a service: Debian's
 //! `redis-tools` contains the server's program under another name, so the tests' `redis-server` is
 //! a link to it, and no Redis of the machine is started.
@@ -181,6 +181,12 @@ fn unpack(program: &str, package: &str) -> Result<()> {
     std::fs::copy(folder.join("unpacked/usr/bin").join(program), tools().join(program))
         .map(|_| ())
         .context("the package has no program")
+}
+
+/// Takes `etcd` out of its package if it is missing. Says why there is none.
+pub fn prepare_etcd() -> Option<String> {
+    let unpacked = unpack("etcd", "etcd-server").err();
+    unpacked.map(|error| format!("no etcd, of the package etcd-server: {error:#}"))
 }
 
 /// Checks files with Prometheus's `promtool`. Without it the step is skipped.

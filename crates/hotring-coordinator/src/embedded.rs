@@ -474,6 +474,11 @@ mod tests {
                 };
                 let now = value(&snapshot);
                 assert!(now == n || now == n - 1, "{step:?}: {now} after {n} was unknown");
+                assert_eq!(
+                    found(after_power_cut(&storage)),
+                    now,
+                    "{step:?}: what is read is on the disk"
+                );
                 set(&it, 50, 0).await.unwrap();
                 assert_eq!(found(after_power_cut(&storage)), 50, "{step:?}");
             });

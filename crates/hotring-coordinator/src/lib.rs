@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 mod embedded;
+mod etcd;
 mod log;
 mod protocol;
 mod remote;
@@ -26,6 +27,7 @@ mod serve;
 mod wait;
 
 pub use embedded::Embedded;
+pub use etcd::{BadAddress, Etcd, EtcdAddress, EtcdOptions};
 pub use hotring_cluster::Revision;
 pub use hotring_cluster::kept::{
     Change, Changed, Lease, LeaseId, Outcome, Record, Snapshot, Transaction,

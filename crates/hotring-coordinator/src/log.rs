@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn a_value_does_not_pass_for_a_frame() {
         let (storage, mut log, _) = log(1);
-        let foreign = frame(&[8; 16], 9, b"body");
+        let foreign = frame(&[8; 16], 3, b"body");
         let change = Change::Put { name: "n".into(), value: foreign, lease: None };
         let transaction = Transaction { expect: vec![], changes: vec![change] };
         log.append(&bytes_of(&Step::Transact(transaction))).unwrap();

@@ -234,3 +234,54 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hotring_cluster::coded::bytes_of;
+
+    use super::*;
+    use crate::{Change, Record};
+
+    fn kinds<M: Coded + PartialEq + std::fmt::Debug>(messages: Vec<M>) -> Vec<u8> {
+        let kind = |message: M| {
+            let bytes = bytes_of(&message);
+            for end in 0..bytes.len() {
+                assert_eq!(read_all::<M>(&bytes[..end]), None, "{end} bytes of {message:?}");
+            }
+            assert_eq!(read_all(&bytes), Some(message));
+            bytes[0]
+        };
+        messages.into_iter().map(kind).collect()
+    }
+
+    #[test]
+    fn messages_have_the_documented_kinds_and_are_read_as_written() {
+        let change = Change::Put { name: "a".into(), value: vec![1], lease: Some(7) };
+        let transaction = Transaction { expect: vec![("a".into(), 1)], changes: vec![change] };
+        let asks = vec![
+            Ask::Read,
+            Ask::Transact(transaction),
+            Ask::Grant(Duration::from_secs(1)),
+            Ask::KeepAlive(-1),
+            Ask::Revoke(1),
+            Ask::Watch(9),
+            Ask::EndWatch,
+            Ask::Ping,
+        ];
+        assert_eq!(kinds(asks), [1, 2, 3, 4, 5, 6, 7, 8]);
+        let record = Record { name: "a".into(), revision: 1, value: vec![] };
+        let tells = vec![
+            Tell::Snapshot(Snapshot { revision: 1, records: vec![record] }),
+            Tell::Outcome(Outcome::Conflict),
+            Tell::Lease(Lease { id: 1, ttl: Duration::from_secs(1) }),
+            Tell::Done,
+            Tell::Changed(Changed { revision: 2, records: vec![("a".into(), None)] }),
+            Tell::WatchEnded,
+            Tell::Failed(Failure::Unknown("u".into())),
+            Tell::Failed(Failure::Refused("r".into())),
+        ];
+        assert_eq!(kinds(tells), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(read_all::<Ask>(&[9]), None);
+        assert_eq!(read_all::<Tell>(&[9]), None);
+    }
+}

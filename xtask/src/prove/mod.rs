@@ -35,6 +35,7 @@ const PROOFS: &[Proof] = &[
     ("schedules", schedules),
     ("differential", differential),
     ("faults", faults),
+    ("coordinator", coordinator),
     ("fuzzing", fuzzing),
     ("torture", torture),
     ("crashes", crashes),
@@ -176,6 +177,18 @@ fn faults(form: Form) -> Result<Done> {
     default(&mut command, "HOTRING_FAULTS", if form == Form::Long { "3000" } else { "200" });
     let which = ["-p", "hotring", "--test", "it", "nemesis::", "--", "--nocapture"];
     count_some(command.args(["test", "--locked", "--quiet"]).args(which))
+}
+
+/// A real etcd under the suite of all coordinators, and clients while its members are killed and stopped.
+fn coordinator(_: Form) -> Result<Done> {
+    if let Some(missing) = tools::prepare_etcd() {
+        return Ok(Done::Skipped(missing));
+    }
+    let which = ["-p", "hotring-coordinator", "--test", "it", "etcd::", "--", "--nocapture"];
+    let mut command = cargo();
+    count_some(
+        command.env("HOTRING_ETCD", "etcd").args(["test", "--locked", "--quiet"]).args(which),
+    )
 }
 
 /// The alert rules for Prometheus: each of those about replication fires when it should, and not before.

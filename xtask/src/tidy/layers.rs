@@ -66,7 +66,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     // The root has the trait, which all of them implement.
-    ("hotring-coordinator", &[&["log", "protocol", "wait"], &["embedded", "remote"], &["serve"]]),
+    (
+        "hotring-coordinator",
+        &[&["log", "protocol", "wait"], &["embedded", "remote"], &["serve", "etcd"]],
+    ),
     ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored", "text"]]),
     (
         "hotring-store",

@@ -2,6 +2,9 @@
 
 mod conformance;
 mod embedded;
+mod etcd;
+mod etcd_answers;
+mod etcd_server;
 mod remote;
 
 use std::path::{Path, PathBuf};
