@@ -18,6 +18,9 @@ use crate::table::{CommandId, Spec};
 /// Bits of one word of the table.
 const WORD: usize = u64::BITS as usize;
 
+/// The error of a node that may not answer now.
+const UNANSWERED: &str = "CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet";
+
 /// The table of slots as one thread knows it.
 pub(crate) struct Routes {
     me: NodeId,
@@ -28,6 +31,8 @@ pub(crate) struct Routes {
     own: Box<[u64; SLOTS as usize / WORD]>,
     /// Whether this node is the primary of its shard.
     is_primary: bool,
+    /// Whether this node may answer, as of the beginning of the batch.
+    answers: bool,
 }
 
 /// The reason why a request is not served here.
@@ -39,6 +44,8 @@ pub(crate) enum Misplaced {
     Unserved,
     /// Another node serves this slot.
     Elsewhere(Slot),
+    /// This node serves the slot, but another one may have become its primary meanwhile.
+    Unanswered,
 }
 
 impl Routes {
@@ -49,14 +56,17 @@ impl Routes {
             directory: Arc::default(),
             own: Box::new([0; SLOTS as usize / WORD]),
             is_primary: false,
+            answers: true,
         };
-        routes.renew(cluster);
+        routes.renew(cluster, true);
         routes
     }
 
-    /// Takes up what has been published since; whether there was anything.
+    /// Takes up what has been published since, and whether this node may answer now. Returns whether anything was
+    /// published.
     #[inline]
-    pub(crate) fn renew(&mut self, cluster: &Cluster) -> bool {
+    pub(crate) fn renew(&mut self, cluster: &Cluster, answers: bool) -> bool {
+        self.answers = answers;
         // The number must be read first: the next comparison then sees a publication in between.
         let version = cluster.version();
         let is_new = version != self.version;
@@ -77,6 +87,12 @@ impl Routes {
         (self.version, self.directory) = (version, directory);
     }
 
+    /// Whether this node could answer when the batch began.
+    #[inline]
+    pub(crate) fn answers(&self) -> bool {
+        self.answers
+    }
+
     /// Whether the own shard has the slot.
     #[inline]
     fn is_own(&self, slot: Slot) -> bool {
@@ -89,6 +105,7 @@ impl Routes {
         match spec.sole_key() {
             Some(at) => {
                 self.is_own(slot_of(args.at(at)))
+                    && self.answers
                     && (self.is_primary || may_read_copy(spec, client))
             }
             None => self.place(spec, args, client).is_ok(),
@@ -127,7 +144,8 @@ impl Routes {
             return Err(Misplaced::Across);
         }
         match is_own && (self.is_primary || may_read_copy) {
-            true => Ok(Some(slot)),
+            true if self.answers => Ok(Some(slot)),
+            true => Err(Misplaced::Unanswered),
             false => Err(Misplaced::Elsewhere(slot)),
         }
     }
@@ -156,7 +174,11 @@ impl Routes {
 
     /// The owner of the first of these keys that another shard has, for a protocol without redirections.
     pub(crate) fn stranger<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Option<String> {
-        let slot = keys.map(slot_of).find(|slot| !self.is_own(*slot))?;
+        let mut keys = keys.map(slot_of).peekable();
+        if !self.answers && keys.peek().is_some() {
+            return Some(UNANSWERED.to_string());
+        }
+        let slot = keys.find(|slot| !self.is_own(*slot))?;
         Some(match self.directory.shard_of_slot(slot).zip(self.primary_of(slot)) {
             Some(((shard, _), node)) => {
                 let Node { host, port, .. } = node;
@@ -173,6 +195,7 @@ impl Routes {
             Misplaced::Across => {
                 return "CROSSSLOT Keys in request don't hash to the same slot".into();
             }
+            Misplaced::Unanswered => return UNANSWERED.into(),
             Misplaced::Unserved => None,
             Misplaced::Elsewhere(slot) => self.primary_of(slot).map(|node| (slot, node)),
         };

@@ -159,7 +159,7 @@ impl ThreadState {
         let version = self.server.settings.version();
         if let Some(routes) = &mut self.locals.routes
             && let Some(cluster) = &self.server.cluster
-            && routes.renew(cluster)
+            && routes.renew(cluster, self.server.replication.may_answer())
         {
             self.server.push.pubsub.close_misplaced(|channel| routes.serves_channel(channel));
         }
@@ -183,10 +183,15 @@ impl ThreadState {
         Moment { version: self.config_version, copies: self.copies }
     }
 
-    /// Whether a primary's data began to replace the own since then, so that what was read may be a part of it. A
-    /// request that begins later is refused.
+    /// Whether what was read since then must not be shown: a primary's data began to replace the own, or this node of a
+    /// cluster has lost the right to answer. A request that begins later is refused.
     #[inline]
     pub(crate) fn has_lost(&self, since: &Moment) -> bool {
+        if self.locals.routes.as_ref().is_some_and(|routes| routes.answers())
+            && !self.server.replication.may_answer()
+        {
+            return true;
+        }
         // ORDERING: Acquire keeps the reads of keys before those below; if they have seen something of the copy, these
         // see that it began.
         fence(Ordering::Acquire);

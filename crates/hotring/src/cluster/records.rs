@@ -44,7 +44,9 @@ impl Records {
         }
         let user = flags.get_one::<String>("user").expect("it has a default");
         let password = std::env::var(PASSWORD).unwrap_or_default();
-        for (name, value) in [("masteruser", user), ("masterauth", &password)] {
+        let both = [("masteruser", "masterauth"), ("coordinator-user", "coordinator-password")];
+        let both = both.into_iter().flat_map(|(name, word)| [(name, user), (word, &password)]);
+        for (name, value) in both {
             config.set(name, value, name).map_err(|why| why.to_string())?;
         }
         let coordinator = hotring_server::coordinator(&config).map_err(|why| why.to_string())?;

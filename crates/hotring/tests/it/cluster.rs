@@ -1,5 +1,6 @@
 //! A cluster of processes with an embedded coordinator: made, shown, and a primary killed.
 
+use std::io::{BufRead, Write};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -35,16 +36,17 @@ fn leads(server: &Server) -> bool {
     say(&mut server.connect(), "SET who leads") == "+OK"
 }
 
-#[test]
-fn a_cluster_is_made_shown_and_outlives_its_primary() {
-    let folders = ["a", "b", "c"].map(|name| Folder::new(&format!("cluster-{name}")));
+/// A cluster of one shard with three nodes, the first of which has the coordinator. Returns their folders, the nodes,
+/// and the position of the primary, which is not the first.
+fn three(name: &str) -> ([Folder; 3], [Server; 3], usize) {
+    let folders = ["a", "b", "c"].map(|part| Folder::new(&format!("{name}-{part}")));
     let keeper = serve(&folders[0], "embedded", "0");
     let coordinator = keeper.address.clone();
     let idle = || stdout(&cluster(&["status"], &coordinator)).matches("idle, alive").count();
     wait_for("the coordinator's node registers", || idle() == 1);
     let refused = cluster(&["create", "--yes"], &coordinator);
     assert!(stderr(&refused).contains("too few nodes"), "{}", stderr(&refused));
-    let mut nodes = [&folders[1], &folders[2]].map(|data| serve(data, &coordinator, "0"));
+    let [one, other] = [&folders[1], &folders[2]].map(|data| serve(data, &coordinator, "0"));
     wait_for("the nodes register", || idle() == 3);
     let planned = cluster(&["create", "--copies", "3", "--dry-run"], &coordinator);
     assert!(stdout(&planned).contains("shard 0 (new): 0 -> 16384 slots"), "{}", stdout(&planned));
@@ -56,25 +58,56 @@ fn a_cluster_is_made_shown_and_outlives_its_primary() {
     if leads(&keeper) {
         assert_eq!(say(&mut keeper.connect(), "FAILOVER"), "+OK");
     }
-    wait_for("another node leads", || nodes.iter().any(leads));
+    let nodes = [keeper, one, other];
+    wait_for("another node leads", || nodes[1..].iter().any(leads));
     let at = nodes.iter().position(leads).unwrap();
+    wait_until_all_in_sync(&coordinator);
+    (folders, nodes, at)
+}
+
+fn wait_until_all_in_sync(coordinator: &str) {
     wait_for("all are in sync", || {
-        stdout(&cluster(&["status"], &coordinator)).matches("in sync, alive").count() == 2
+        stdout(&cluster(&["status"], coordinator)).matches("in sync, alive").count() == 2
     });
+}
+
+#[test]
+fn a_cluster_outlives_its_primary() {
+    let (folders, mut nodes, at) = three("cluster");
+    let coordinator = nodes[0].address.clone();
     let mut stream = nodes[at].connect();
     (0..100).for_each(|n| assert_eq!(say(&mut stream, &format!("SET k{n} {n}")), "+OK"));
     let (died, port) = (Instant::now(), nodes[at].address.rsplit_once(':').unwrap().1.to_string());
     nodes[at].signal(Signal::KILL);
     nodes[at].end();
-    let rest = [&keeper, &nodes[1 - at]];
+    let rest = [&nodes[0], &nodes[3 - at]];
     wait_for("a replica leads", || rest.iter().any(|node| leads(node)));
     println!("a new primary serves {:?} after a kill", died.elapsed());
     assert!(died.elapsed() < FAILOVER_MAX, "{:?}", died.elapsed());
     let primary = rest.iter().find(|node| leads(node)).unwrap();
     let mut stream = primary.connect();
     (0..100).for_each(|n| assert_eq!(say(&mut stream, &format!("EXISTS k{n}")), ":1", "k{n}"));
-    nodes[at] = serve(&folders[1 + at], &coordinator, &port);
-    wait_for("the old primary is back", || {
-        stdout(&cluster(&["status"], &coordinator)).matches("in sync, alive").count() == 2
-    });
+    nodes[at] = serve(&folders[at], &coordinator, &port);
+    wait_until_all_in_sync(&coordinator);
+}
+
+/// A primary that stood still while another one took its place must not show what it had, not even before it learns
+/// of the other one.
+#[test]
+fn a_primary_that_stood_still_shows_nothing_old() {
+    let (_folders, nodes, at) = three("still");
+    let mut stream = nodes[at].connect();
+    assert_eq!(say(&mut stream, "SET k old"), "+OK");
+    nodes[at].signal(Signal::STOP);
+    let rest = [&nodes[0], &nodes[3 - at]];
+    wait_for("a replica leads", || rest.iter().any(|node| leads(node)));
+    let primary = rest.iter().find(|node| leads(node)).unwrap();
+    assert_eq!(say(&mut primary.connect(), "SET k new"), "+OK");
+    // It is asked while it stands still, so that this is the first that it does.
+    stream.get_mut().write_all(b"GET k\r\n").unwrap();
+    nodes[at].signal(Signal::CONT);
+    let mut answer = String::new();
+    stream.read_line(&mut answer).unwrap();
+    println!("the old primary answers {answer:?}");
+    assert!(!answer.starts_with('$'), "{answer}");
 }

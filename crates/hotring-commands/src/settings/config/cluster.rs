@@ -2,11 +2,17 @@
 
 use std::fmt;
 
+use crate::settings::config::Secret;
+
 /// The settings of a node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSettings {
     /// What keeps the cluster's records; None for a server that belongs to no cluster.
     pub coordinator: Option<CoordinatorAddress>,
+    /// The user as which an etcd is asked; empty for none.
+    pub user: String,
+    /// The user's password.
+    pub password: Secret,
     /// The prefix of the records, so that clusters can share a coordinator.
     pub name: String,
     /// The address at which clients and other nodes reach this one; empty for the first that it listens on.
@@ -23,6 +29,8 @@ impl Default for ClusterSettings {
     fn default() -> Self {
         ClusterSettings {
             coordinator: None,
+            user: String::new(),
+            password: Secret::default(),
             name: "hotring".to_string(),
             announce_host: String::new(),
             announce_port: 0,

@@ -1,6 +1,6 @@
 //! Settings of a node of a cluster.
 
-use crate::settings::config::CoordinatorAddress;
+use crate::settings::config::{CoordinatorAddress, Secret};
 use crate::settings::setting::{Change, Setting};
 use crate::settings::values::number;
 
@@ -21,18 +21,43 @@ pub(super) static CLUSTER: &[Setting] = &[
         },
     },
     Setting {
+        name: "coordinator-user",
+        alias: "",
+        placeholder: "USER",
+        help: "User as which an etcd is asked; empty: none. The node with the embedded coordinator is asked as masteruser",
+        change: Change::Start,
+        get: |c| c.replication.cluster.user.clone(),
+        set: |c, v| {
+            c.replication.cluster.user = v.to_string();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "coordinator-password",
+        alias: "",
+        placeholder: "PASSWORD",
+        help: "Password of coordinator-user",
+        change: Change::Start,
+        get: |c| c.replication.cluster.password.reveal().to_string(),
+        set: |c, v| {
+            c.replication.cluster.password = Secret::new(v);
+            Ok(())
+        },
+    },
+    Setting {
         name: "cluster-name",
         alias: "",
         placeholder: "NAME",
         help: "Prefix of the cluster's records, so that several clusters can share an etcd",
         change: Change::Start,
         get: |c| c.replication.cluster.name.clone(),
-        set: |c, v| match v.is_empty() || v.contains('/') {
-            true => Err("must be a name without '/'".to_string()),
-            false => {
-                c.replication.cluster.name = v.to_string();
-                Ok(())
+        set: |c, v| {
+            let may_be = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            if v.is_empty() || v.len() > 128 || !v.chars().all(may_be) {
+                return Err("must be 1 to 128 letters, digits and -._".to_string());
             }
+            c.replication.cluster.name = v.to_string();
+            Ok(())
         },
     },
     Setting {

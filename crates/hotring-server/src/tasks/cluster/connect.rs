@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotring_coordinator::{
-    Coordinator, Embedded, Failure, Lease, LeaseId, Outcome, PROTOCOL_VERSION, Remote, Reply,
-    Revision, Snapshot, Stream, Transaction, Watch, serve,
+    Coordinator, Embedded, Etcd, EtcdAddress, EtcdOptions, Failure, Lease, LeaseId, Outcome,
+    PROTOCOL_VERSION, Remote, Reply, Revision, Snapshot, Stream, Transaction, Watch, serve,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
@@ -21,6 +21,7 @@ use hotring_commands::host::threads::{self, spawn};
 use hotring_commands::settings::config::{Config, CoordinatorAddress, Source};
 use hotring_commands::state::client::ClientShared;
 use hotring_commands::state::server::Server;
+use hotring_commands::state::tls;
 
 /// The name of the thread that drives what is in this process of a coordinator.
 const THREAD: &str = "hotring-coordinator";
@@ -67,9 +68,7 @@ pub(crate) fn connect(address: &CoordinatorAddress, config: &Config) -> Result<F
             })?;
             Ok((Arc::new(hosted), None))
         }
-        CoordinatorAddress::Etcd(address) => Err(StartError::new(format!(
-            "cannot start: the coordinator {address} cannot be reached"
-        ))),
+        CoordinatorAddress::Etcd(address) => Ok((Arc::new(etcd(address, config)?), None)),
     }
 }
 
@@ -78,6 +77,22 @@ fn embedded(folder: Option<PathBuf>) -> Result<Embedded, String> {
         Some(folder) => Embedded::open(&folder).map_err(|why| why.to_string()),
         None => Ok(Embedded::in_memory()),
     }
+}
+
+fn etcd(address: &str, config: &Config) -> Result<Etcd, StartError> {
+    let failed = |why: &dyn std::fmt::Display| StartError::new(format!("cannot start: {why}"));
+    let address: EtcdAddress = address.parse().map_err(|why| failed(&why))?;
+    let settings = &config.replication.cluster;
+    let (user, password) = (settings.user.clone(), settings.password.reveal().to_string());
+    let tls = address.tls.then(|| tls::client(&config.tls)).transpose();
+    let options = EtcdOptions {
+        address,
+        cluster: settings.name.clone(),
+        user: Some((user, password)).filter(|(user, _)| !user.is_empty()),
+        tls: tls.map_err(|why| failed(&why))?,
+        limit: config.replication.lease() / 2,
+    };
+    Etcd::new(options).map_err(|why| failed(&why))
 }
 
 /// The address of another node.

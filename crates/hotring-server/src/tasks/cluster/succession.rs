@@ -28,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) async fn keep(member: Rc<Member>) {
     let mut session = member.server.store.session_named(super::THREAD);
     let mut death: Option<(Identity, Instant)> = None;
+    // One promotion needs its time.
+    let mut asked: Option<Instant> = None;
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(cluster) = &member.server.cluster else { continue };
@@ -44,13 +46,13 @@ pub(super) async fn keep(member: Rc<Member>) {
             _ => clock::monotonic(),
         };
         death = Some((primary, since));
-        if since.elapsed() >= wait && !hears_primary(&member) {
+        let is_asking = asked.is_some_and(|asked| asked.elapsed() < member.lease());
+        if since.elapsed() >= wait && !is_asking && !hears_primary(&member) {
             tracing::warn!(primary = %primary.node, "the primary is gone: this node asks for its role");
             if let Err(why) = member.server.replication.promote_recorded() {
                 tracing::warn!(?why, "this node cannot be primary");
             }
-            // One promotion needs its time.
-            death = Some((primary, clock::monotonic() + member.lease()));
+            asked = Some(clock::monotonic());
         }
     }
 }

@@ -46,6 +46,11 @@ impl Folder {
         LogSettings { is_on: true, when, data, segment_len: 256 << 10, ..LogSettings::default() }
     }
 
+    /// Replaces a file.
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).unwrap();
+    }
+
     /// Removes everything but the file of this name.
     pub fn lose_all_but(&self, name: &str) {
         for entry in std::fs::read_dir(&self.0).unwrap() {
