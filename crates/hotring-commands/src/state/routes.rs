@@ -29,10 +29,12 @@ pub(crate) struct Routes {
     directory: Arc<Directory>,
     /// The slots of the own shard, one bit each.
     own: Box<[u64; SLOTS as usize / WORD]>,
-    /// Whether this node is the primary of its shard.
+    /// Whether this node is the primary of its shard by the records.
     is_primary: bool,
     /// Whether this node may answer, as of the beginning of the batch.
     answers: bool,
+    /// Whether the server follows a primary nevertheless: it takes over a moment later, and must not answer before.
+    pub follows: bool,
 }
 
 /// The reason why a request is not served here.
@@ -57,6 +59,7 @@ impl Routes {
             own: Box::new([0; SLOTS as usize / WORD]),
             is_primary: false,
             answers: true,
+            follows: false,
         };
         routes.renew(cluster, true);
         routes
@@ -93,6 +96,12 @@ impl Routes {
         self.answers
     }
 
+    /// Whether this node answers as the primary of its shard.
+    #[inline]
+    fn leads(&self) -> bool {
+        self.is_primary && !self.follows
+    }
+
     /// Whether the own shard has the slot.
     #[inline]
     fn is_own(&self, slot: Slot) -> bool {
@@ -106,7 +115,7 @@ impl Routes {
             Some(at) => {
                 self.is_own(slot_of(args.at(at)))
                     && self.answers
-                    && (self.is_primary || may_read_copy(spec, client))
+                    && (self.leads() || may_read_copy(spec, client))
             }
             None => self.place(spec, args, client).is_ok(),
         }
@@ -114,7 +123,7 @@ impl Routes {
 
     /// Whether messages on this shard channel go through this node.
     pub(crate) fn serves_channel(&self, channel: &[u8]) -> bool {
-        self.is_primary && self.is_own(slot_of(channel))
+        self.leads() && self.is_own(slot_of(channel))
     }
 
     /// The slot of a single request's keys, if it has any.
@@ -143,7 +152,7 @@ impl Routes {
         if keys.any(|key| slot_of(key) != slot) {
             return Err(Misplaced::Across);
         }
-        match is_own && (self.is_primary || may_read_copy) {
+        match is_own && (self.leads() || may_read_copy) {
             true if self.answers => Ok(Some(slot)),
             true => Err(Misplaced::Unanswered),
             false => Err(Misplaced::Elsewhere(slot)),
@@ -200,6 +209,10 @@ impl Routes {
             Misplaced::Elsewhere(slot) => self.primary_of(slot).map(|node| (slot, node)),
         };
         match moved {
+            // A client that is sent here again would ask without an end.
+            Some((slot, _)) if self.is_primary && self.is_own(slot) => {
+                "CLUSTERDOWN This node is not the primary of its shard yet".into()
+            }
             Some((slot, node)) => {
                 format!("MOVED {slot} {}:{}", node.host, port_for(node, uses_tls)).into()
             }

@@ -157,11 +157,8 @@ impl ThreadState {
     #[inline]
     pub(crate) fn refresh_config(&mut self) {
         let version = self.server.settings.version();
-        if let Some(routes) = &mut self.locals.routes
-            && let Some(cluster) = &self.server.cluster
-            && routes.renew(cluster, self.server.replication.may_answer())
-        {
-            self.server.push.pubsub.close_misplaced(|channel| routes.serves_channel(channel));
+        if self.locals.routes.is_some() {
+            self.renew_routes();
         }
         if self.server.scripts.slow.any() != self.is_slow {
             self.is_slow = !self.is_slow;
@@ -174,6 +171,18 @@ impl ThreadState {
             self.config = self.server.settings.config();
             self.limits = limits(&self.config);
             self.refresh_watched();
+        }
+    }
+
+    /// Not inlined, so that servers without a cluster pay a branch.
+    #[inline(never)]
+    fn renew_routes(&mut self) {
+        let (Some(routes), Some(cluster)) = (&mut self.locals.routes, &self.server.cluster) else {
+            return;
+        };
+        routes.follows = self.server.replication.is_replica();
+        if routes.renew(cluster, self.server.replication.may_answer()) {
+            self.server.push.pubsub.close_misplaced(|channel| routes.serves_channel(channel));
         }
     }
 

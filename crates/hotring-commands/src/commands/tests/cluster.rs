@@ -8,6 +8,7 @@ use hotring_protocol::Version;
 
 use crate::exec::dialogue::{Dialogue, play, play_to};
 use crate::host::fiber::{Batch, Fiber, Step};
+use crate::settings::config::Source;
 use crate::state::client::KILLED;
 use crate::state::cluster::tests::{node, three_shards};
 
@@ -180,6 +181,24 @@ fn a_publication_is_seen_by_the_next_batch() {
     assert_eq!(dialogue.say("GET c"), "-MOVED 7365 10.0.0.3:7003¶");
     publish(&dialogue, |_| ());
     assert_eq!(dialogue.say("GET b"), "$1¶1¶");
+}
+
+/// The records name it as the primary before it has taken over: what it has may be older than what was acknowledged.
+#[test]
+fn a_primary_by_the_records_alone_answers_nothing() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    assert_eq!(dialogue.say("SET b 1"), "+OK¶");
+    let server = dialogue.server();
+    let source = Source { host: "127.0.0.1".into(), port: 1 };
+    server.follow(source, &mut server.store.session());
+    let not_yet = "-CLUSTERDOWN This node is not the primary of its shard yet¶";
+    assert_eq!(dialogue.say("GET b"), not_yet);
+    assert_eq!(dialogue.say("SET b 2"), not_yet);
+    assert_eq!(dialogue.say("GET c"), "-MOVED 7365 10.0.0.3:7003¶");
+    assert_eq!(dialogue.say("READONLY\r\nGET b"), "+OK¶$1¶1¶");
+    assert_eq!(dialogue.say("SSUBSCRIBE b"), not_yet);
+    assert_eq!(server.promote(&mut server.store.session(), true), Ok(()));
+    assert_eq!(dialogue.say("SET b 2\r\nGET b"), "+OK¶$1¶2¶");
 }
 
 #[test]
