@@ -323,9 +323,9 @@ macro_rules! with_subcommands {
         ClusterDelSlotsRange of Cluster = "cluster|delslotsrange" -4 Cluster => cluster::by_hand
             .flags(BY_HAND).since("7.0.0").args("start-slot end-slot [start-slot end-slot ...]")
             .about("Refused: hotring cluster move takes slots from a shard.");
-        ClusterFailover of Cluster = "cluster|failover" -2 Cluster => cluster::by_hand
+        ClusterFailover of Cluster = "cluster|failover" -2 Cluster => cluster::failover
             .flags(BY_HAND).since("3.0.0").args("[FORCE | TAKEOVER]")
-            .about("Refused: hotring cluster failover makes a replica the primary.");
+            .about("Makes this replica the primary without the present one; TAKEOVER may lose writes.");
         ClusterFlushSlots of Cluster = "cluster|flushslots" 2 Cluster => cluster::by_hand
             .flags(BY_HAND).since("3.0.0")
             .about("Refused: hotring cluster move takes slots from a shard.");

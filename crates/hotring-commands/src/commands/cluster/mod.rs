@@ -9,7 +9,7 @@ mod view;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use hotring_cluster::slot_of;
+use hotring_cluster::{PromoteRefused, slot_of};
 use hotring_protocol::parse_i64;
 
 use crate::commands::command;
@@ -139,6 +139,41 @@ pub(crate) fn count_failure_reports(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
+/// Asks the records for the role of the primary, as each in-sync replica does by itself when that is gone.
+pub(crate) fn failover(c: &mut Context<'_>) -> Outcome {
+    cluster(c)?;
+    let accepts_loss = match c.args.len() {
+        2 => {
+            return Err(Failure::text(
+                "ERR while the primary is there, send FAILOVER TO host port to it. Without it: CLUSTER FAILOVER FORCE, or \
+                 TAKEOVER if this node may lack acknowledged writes and they are to be lost",
+            ));
+        }
+        3 if c.args.at(2).eq_ignore_ascii_case(b"force") => false,
+        3 if c.args.at(2).eq_ignore_ascii_case(b"takeover") => true,
+        _ => return Err(Failure::Syntax),
+    };
+    if !c.server.replication.is_replica() {
+        return Err(Failure::text("ERR You should send CLUSTER FAILOVER to a replica"));
+    }
+    tracing::warn!(client = c.client.shared.id, accepts_loss, "CLUSTER FAILOVER");
+    c.server.replication.promote_recorded(accepts_loss).map_err(|why| {
+        Failure::text(match why {
+            PromoteRefused::HalfReceived => {
+                "ERR this node has received only a part of its primary's data and cannot be a primary of it"
+            }
+            PromoteRefused::Underway => "ERR this node is asking for the role already",
+            PromoteRefused::NotInSync => {
+                "ERR this node is not known to have all acknowledged writes. Ask another one of the shard, or accept their \
+                 loss: CLUSTER FAILOVER TAKEOVER, once the present primary is surely stopped"
+            }
+            PromoteRefused::NoRecord => "ERR this node belongs to no shard",
+        })
+    })?;
+    c.reply.ok();
+    Ok(())
+}
+
 /// What changes the layout of a Redis Cluster by hand. Here the coordinator's records are the layout, and only plans
 /// change them.
 pub(crate) fn by_hand(c: &mut Context<'_>) -> Outcome {
@@ -150,10 +185,7 @@ pub(crate) fn by_hand(c: &mut Context<'_>) -> Outcome {
     let instead = match spec.map_or("", |spec| spec.own_name()) {
         "meet" | "replicate" => "add a node by 'hotring cluster add'",
         "forget" | "reset" => "remove a node by 'hotring cluster remove'",
-        "failover" => "change the primary by 'hotring cluster failover'",
-        "bumpepoch" | "set-config-epoch" => {
-            "epochs are raised by promotions ('hotring cluster failover')"
-        }
+        "bumpepoch" | "set-config-epoch" => "epochs are raised by promotions (CLUSTER FAILOVER)",
         "saveconfig" => "'hotring cluster status' shows the records",
         _ => "move slots by 'hotring cluster move' or 'hotring cluster rebalance'",
     };

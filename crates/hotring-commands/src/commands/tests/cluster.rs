@@ -502,14 +502,18 @@ fn what_changes_the_layout_by_hand_names_the_command_to_use() {
         ("REPLICATE x", "hotring cluster add"),
         ("FORGET x", "hotring cluster remove"),
         ("RESET", "hotring cluster remove"),
-        ("FAILOVER", "hotring cluster failover"),
-        ("BUMPEPOCH", "hotring cluster failover"),
-        ("SET-CONFIG-EPOCH 1", "hotring cluster failover"),
+        ("BUMPEPOCH", "CLUSTER FAILOVER"),
+        ("SET-CONFIG-EPOCH 1", "CLUSTER FAILOVER"),
         ("SAVECONFIG", "hotring cluster status"),
     ] {
         let name = line.split(' ').next().unwrap().to_uppercase();
         let reply = dialogue.say(&format!("CLUSTER {line}"));
         assert!(reply.starts_with(&format!("-ERR CLUSTER {name} is not used here")), "{reply}");
-        assert!(reply.contains(&format!("'{instead}'")), "{reply}");
+        assert!(reply.contains(instead), "{reply}");
     }
+    let reply = dialogue.say("CLUSTER FAILOVER");
+    assert!(reply.contains("send FAILOVER TO host port"), "{reply}");
+    assert_eq!(dialogue.say("CLUSTER FAILOVER NOW"), "-ERR syntax error¶");
+    let reply = dialogue.say("CLUSTER FAILOVER FORCE");
+    assert_eq!(reply, "-ERR You should send CLUSTER FAILOVER to a replica¶");
 }

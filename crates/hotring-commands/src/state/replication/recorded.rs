@@ -188,13 +188,18 @@ impl Replication {
         self.roles().founds(shard, revision, record, log)
     }
 
+    /// Whether this replica follows another one, which no longer is the primary, or is not again.
+    pub fn follows_replica(&self) -> bool {
+        self.roles().replica().is_some_and(|replica| replica.is_indirect())
+    }
+
     /// Asks the records for the role of the primary, which this replica takes once they have it and its promise to the
     /// present one has ended.
     ///
     /// # Errors
-    /// This node is no replica that has all that was acknowledged.
-    pub fn promote_recorded(&self) -> Result<(), PromoteRefused> {
-        let asked = self.roles().promote_recorded();
+    /// This node is no replica that has all that was acknowledged. With `accepts_loss` it need not have all.
+    pub fn promote_recorded(&self, accepts_loss: bool) -> Result<(), PromoteRefused> {
+        let asked = self.roles().promote_recorded(accepts_loss);
         self.work.notify_one();
         asked
     }
@@ -375,10 +380,10 @@ impl Roles {
         self.tasks.push(Task::StepDown);
     }
 
-    fn promote_recorded(&mut self) -> Result<(), PromoteRefused> {
+    fn promote_recorded(&mut self, accepts_loss: bool) -> Result<(), PromoteRefused> {
         let now = self.now();
-        let replica = self.replica().ok_or(PromoteRefused::NotInSync)?;
-        let asked = replica.promote(now, Vec::new(), false);
+        let replica = self.replica().ok_or(PromoteRefused::NoRecord)?;
+        let asked = replica.promote(now, Vec::new(), accepts_loss);
         self.go_on_with_promotion();
         asked
     }

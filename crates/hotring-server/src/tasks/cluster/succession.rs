@@ -49,7 +49,7 @@ pub(super) async fn keep(member: Rc<Member>) {
         let is_asking = asked.is_some_and(|asked| asked.elapsed() < member.lease());
         if since.elapsed() >= wait && !is_asking && !hears_primary(&member) {
             tracing::warn!(primary = %primary.node, "the primary is gone: this node asks for its role");
-            if let Err(why) = member.server.replication.promote_recorded() {
+            if let Err(why) = member.server.replication.promote_recorded(false) {
                 tracing::warn!(?why, "this node cannot be primary");
             }
             asked = Some(clock::monotonic());
@@ -57,10 +57,14 @@ pub(super) async fn keep(member: Rc<Member>) {
     }
 }
 
-/// Whether the primary is there all the same: then it has only lost its lease.
+/// Whether the primary is there all the same: then it has only lost its lease. One that was started again and refused
+/// as primary answers as a replica.
 fn hears_primary(member: &Member) -> bool {
-    let status = member.server.replication.link_status();
-    status.is_up() && status.silent.is_some_and(|silent| silent < member.lease() / 2)
+    let replication = &member.server.replication;
+    let status = replication.link_status();
+    status.is_up()
+        && !replication.follows_replica()
+        && status.silent.is_some_and(|silent| silent < member.lease() / 2)
 }
 
 /// How long `me` waits before it asks for the role; None if it must not, or the primary lives.

@@ -106,6 +106,29 @@ fn a_primary_that_a_power_cut_stopped_waits_for_another() {
     assert_has(&other, 0..100);
 }
 
+/// If all nodes of a shard may have lost something, an operator chooses the one that goes on.
+#[test]
+fn after_a_power_cut_of_all_an_operator_chooses() {
+    let (keeper, mut one, mut other) = pair("all", Some(AckWhen::Written));
+    write(&one, 0..100);
+    for node in [&mut one, &mut other] {
+        node.kill();
+        node.folder.write("reign", "another-boot everysec\n");
+        node.start(&keeper);
+    }
+    wait_for("both wait", || role(&one) == "slave" && role(&other) == "slave");
+    let said = |node: &Node, what: &str| node.wire().say(&format!("CLUSTER FAILOVER{what}"));
+    let refuses = |reply, why| matches!(reply, Reply::Error(text) if text.contains(why));
+    wait_for("it may lack writes", || refuses(said(&other, " FORCE"), "TAKEOVER"));
+    assert!(refuses(one.wire().say("GET k1"), "CLUSTERDOWN"));
+    assert!(refuses(said(&one, ""), "FAILOVER TO"));
+    assert_eq!(said(&one, " TAKEOVER"), ok());
+    wait_until_it_serves(&one);
+    assert_has(&one, 0..100);
+    wait_for("the other one follows", || all_in_sync(&keeper.directory()));
+    assert!(refuses(said(&one, " TAKEOVER"), "to a replica"));
+}
+
 /// Leases end while the coordinator is away, and watches: neither stops a primary, nor makes another one.
 #[test]
 fn data_is_served_while_the_coordinator_is_away() {
