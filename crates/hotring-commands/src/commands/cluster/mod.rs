@@ -183,11 +183,13 @@ pub(crate) fn by_hand(c: &mut Context<'_>) -> Outcome {
     let spec =
         subcommands(parent.id).find(|sub| sub.own_name().as_bytes().eq_ignore_ascii_case(name));
     let instead = match spec.map_or("", |spec| spec.own_name()) {
-        "meet" | "replicate" => "add a node by 'hotring cluster add'",
-        "forget" | "reset" => "remove a node by 'hotring cluster remove'",
+        "meet" | "replicate" => {
+            "nodes register by their setting coordinator, and 'hotring cluster create' puts them into shards"
+        }
+        "forget" | "reset" => "nodes do not leave it yet ('hotring cluster status')",
         "bumpepoch" | "set-config-epoch" => "epochs are raised by promotions (CLUSTER FAILOVER)",
         "saveconfig" => "'hotring cluster status' shows the records",
-        _ => "move slots by 'hotring cluster move' or 'hotring cluster rebalance'",
+        _ => "'hotring cluster create' gives shards their slots, which do not move yet",
     };
     let name = quoted(name).to_string().to_ascii_uppercase();
     Err(format!("ERR CLUSTER {name} is not used here: the coordinator keeps the layout; {instead}")
