@@ -192,7 +192,8 @@ pub(crate) struct Messages<R> {
 
 impl<R: AsyncRead + Unpin> Messages<R> {
     pub(crate) fn new(from: R, len_max: usize) -> Self {
-        let (buffer, message) = (Vec::new(), Vec::new());
+        // A read fills the room that is there: little at first would mean many reads.
+        let (buffer, message) = (Vec::with_capacity(8 << 10), Vec::new());
         Messages { from, frames: FrameReader::default(), buffer, taken: 0, message, len_max }
     }
 

@@ -109,3 +109,42 @@ fn a_runtime_that_ends_leaves_the_outcome_unknown() {
     let why = run(async { it.read().await }).unwrap_err();
     assert!(matches!(why, hotring_coordinator::Failure::Unknown(_)), "{why}");
 }
+
+/// A server has a runtime a core, and one of them drives the coordinator.
+#[test]
+fn threads_with_other_runtimes_share_it() {
+    let (give, given) = std::sync::mpsc::channel();
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let driver = std::thread::spawn(move || {
+        run(async {
+            give.send(Embedded::in_memory()).unwrap();
+            let _ = ended.await;
+        });
+    });
+    let it = given.recv().unwrap();
+    let threads: Vec<_> = (0..4u64)
+        .map(|n| {
+            let it = it.clone();
+            std::thread::spawn(move || {
+                run(async {
+                    let name = n.to_string();
+                    let mut watch = it.watch(0).await.unwrap();
+                    let mut last = 0;
+                    for _ in 0..50 {
+                        last = done(&it, &[(&name, last)], &[put(&name, "")]).await;
+                    }
+                    let mut seen = 0;
+                    for revision in 1..=200 {
+                        let changed = next(&mut watch).await;
+                        assert_eq!(changed.revision, revision);
+                        seen += u64::from(changed.records[0].0 == name);
+                    }
+                    assert_eq!(seen, 50);
+                });
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    drop(end);
+    driver.join().unwrap();
+}

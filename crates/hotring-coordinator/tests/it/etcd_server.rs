@@ -5,7 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -89,8 +89,32 @@ impl Server {
         }
     }
 
-    /// Sends a signal to a member.
-    pub fn signal(&self, n: usize, signal: &str) {
+    /// Stops a member in the middle of whatever it does, and waits until all its threads stand still.
+    pub fn stop(&self, n: usize) {
+        self.signal(n, "-STOP");
+        let Some(process) = &self.members[n].process else { return };
+        let tasks = format!("/proc/{}/task", process.id());
+        let stands = |task: &Path| {
+            let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('T'))
+        };
+        let start = Instant::now();
+        loop {
+            let mut tasks = std::fs::read_dir(&tasks).unwrap();
+            if tasks.all(|task| task.is_ok_and(|task| stands(&task.path()))) {
+                return;
+            }
+            assert!(start.elapsed() < LONG, "it does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Lets a stopped member go on.
+    pub fn go_on(&self, n: usize) {
+        self.signal(n, "-CONT");
+    }
+
+    fn signal(&self, n: usize, signal: &str) {
         let Some(process) = &self.members[n].process else { return };
         let sent = Command::new("kill").args([signal, &process.id().to_string()]).status().unwrap();
         assert!(sent.success());
