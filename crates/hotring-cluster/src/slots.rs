@@ -16,7 +16,7 @@ const POLYNOMIAL: u16 = 0x1021;
 const WORD: usize = 8;
 
 /// The CRC of each byte when this many zero bytes follow it. Each request of a cluster pays for its keys' checksums: of
-/// 16 bytes in 120 instructions, where a general CRC crate takes 225. This checksum begins with 0, so zero bytes in
+/// 16 bytes in 114 instructions, where a general CRC crate takes 225. This checksum begins with 0, so zero bytes in
 /// front change nothing, and the first word may be filled up with them.
 static TABLES: [[u16; 256]; WORD] = tables();
 
@@ -104,12 +104,13 @@ fn has_brace(word: u64) -> bool {
 /// The checksum after eight more bytes.
 #[inline]
 fn fold(crc: u16, word: u64) -> u16 {
-    let bytes = (word ^ u64::from(crc) << 48).to_be_bytes();
-    let mut next = 0;
-    for (table, byte) in TABLES.iter().rev().zip(bytes) {
-        next ^= table[usize::from(byte)];
-    }
-    next
+    let word = word ^ u64::from(crc) << 48;
+    let [one, two, three, four, five, six, seven, eight] = &TABLES;
+    let at = |table: &[u16; 256], shift: u32| u32::from(table[usize::from((word >> shift) as u8)]);
+    // Spelled out, because a loop takes some instructions more.
+    let first = at(eight, 56) ^ at(seven, 48) ^ at(six, 40) ^ at(five, 32);
+    let second = at(four, 24) ^ at(three, 16) ^ at(two, 8) ^ at(one, 0);
+    (first ^ second) as u16
 }
 
 /// What is between the first `{` and the next `}`, unless that is nothing; otherwise the whole key.

@@ -39,7 +39,15 @@ pub(crate) fn ssubscribe(c: &mut Context<'_>) -> Outcome {
     if !c.client.may_wait() {
         return Err(Failure::text("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
     }
-    subscribe_to(c, ChannelKind::Shard)
+    subscribe_to(c, ChannelKind::Shard)?;
+    // Other records may have been published since the request was checked, and all threads may have looked at the
+    // subscriptions before this one was there.
+    if let (Some(routes), Some(cluster)) = (&mut c.locals.routes, &c.server.cluster)
+        && routes.renew(cluster)
+    {
+        c.server.push.pubsub.close_misplaced(|channel| routes.serves_channel(channel));
+    }
+    Ok(())
 }
 
 fn subscribe_to(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {

@@ -57,6 +57,11 @@ impl Dialogue {
         Self::begin(server, version)
     }
 
+    /// What a thread does that has no requests.
+    pub(crate) fn idle(&mut self) {
+        self.executor.collect();
+    }
+
     /// The client's state.
     pub(crate) fn client(&mut self) -> &mut Client {
         &mut self.conversation.client

@@ -185,8 +185,9 @@ impl Executor {
     }
 
     /// Frees a part of the memory that this thread's commands have removed. The commands of a busy thread do so as they
-    /// run; an idle thread must call this.
+    /// run; an idle thread must call this. It then also sees new settings and records of the cluster.
     pub fn collect(&mut self) {
+        self.thread.refresh_config();
         for _ in 0..COLLECT_STEPS {
             self.thread.store.collect();
         }

@@ -118,6 +118,15 @@ impl PubSub {
         deliver(channels.shards.get(channel), inbox_max, &[b"smessage", channel, message])
     }
 
+    /// Closes the connections that listen to shard channels whose messages do not come here any more. Their clients
+    /// then look for the node at which they do.
+    #[cold]
+    pub(crate) fn close_misplaced(&self, serves: impl Fn(&[u8]) -> bool) {
+        let channels = self.lock();
+        let misplaced = channels.shards.iter().filter(|(name, _)| !serves(name));
+        misplaced.flat_map(|(_, listeners)| listeners.values()).for_each(|client| client.kill());
+    }
+
     /// The names of the plain channels, or of the shard channels, that have subscribers and match the pattern.
     pub(crate) fn channels(&self, is_shard: bool, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let fits = |name: &[u8]| pattern.is_none_or(|pattern| glob_match(pattern, name));

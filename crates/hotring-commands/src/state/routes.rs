@@ -29,10 +29,12 @@ pub(crate) struct Routes {
     directory: Arc<Directory>,
     /// The slots of the own shard, one bit each.
     own: Box<[u64; SLOTS as usize / WORD]>,
-    /// Whether this node is the primary of its shard.
+    /// Whether this node is the primary of its shard by the records.
     is_primary: bool,
+    /// Whether the server follows a primary nevertheless: it takes over a moment later, and must not answer before.
+    pub follows: bool,
     /// Whether this node may answer, as of the beginning of the batch.
-    answers: bool,
+    pub answers: bool,
 }
 
 /// The reason why a request is not served here.
@@ -56,21 +58,23 @@ impl Routes {
             directory: Arc::default(),
             own: Box::new([0; SLOTS as usize / WORD]),
             is_primary: false,
+            follows: false,
             answers: true,
         };
-        routes.renew(cluster, true);
+        routes.renew(cluster);
         routes
     }
 
-    /// Takes up what has been published since, and whether this node may answer now.
+    /// Takes up what has been published since; whether there was anything.
     #[inline]
-    pub(crate) fn renew(&mut self, cluster: &Cluster, answers: bool) {
-        self.answers = answers;
+    pub(crate) fn renew(&mut self, cluster: &Cluster) -> bool {
         // The number must be read first: the next comparison then sees a publication in between.
         let version = cluster.version();
-        if version != self.version {
+        let is_new = version != self.version;
+        if is_new {
             self.take(version, cluster.directory());
         }
+        is_new
     }
 
     #[cold]
@@ -84,10 +88,10 @@ impl Routes {
         (self.version, self.directory) = (version, directory);
     }
 
-    /// Whether this node could answer when the batch began.
+    /// Whether this node answers as the primary of its shard.
     #[inline]
-    pub(crate) fn answers(&self) -> bool {
-        self.answers
+    fn leads(&self) -> bool {
+        self.is_primary && !self.follows
     }
 
     /// Whether the own shard has the slot.
@@ -103,10 +107,15 @@ impl Routes {
             Some(at) => {
                 self.is_own(slot_of(args.at(at)))
                     && self.answers
-                    && (self.is_primary || may_read_copy(spec, client))
+                    && (self.leads() || may_read_copy(spec, client))
             }
             None => self.place(spec, args, client).is_ok(),
         }
+    }
+
+    /// Whether messages on this shard channel go through this node.
+    pub(crate) fn serves_channel(&self, channel: &[u8]) -> bool {
+        self.leads() && self.is_own(slot_of(channel))
     }
 
     /// The slot of a single request's keys, if it has any.
@@ -135,7 +144,7 @@ impl Routes {
         if keys.any(|key| slot_of(key) != slot) {
             return Err(Misplaced::Across);
         }
-        match is_own && (self.is_primary || may_read_copy) {
+        match is_own && (self.leads() || may_read_copy) {
             true if self.answers => Ok(Some(slot)),
             true => Err(Misplaced::Unanswered),
             false => Err(Misplaced::Elsewhere(slot)),
@@ -192,6 +201,10 @@ impl Routes {
             Misplaced::Elsewhere(slot) => self.primary_of(slot).map(|node| (slot, node)),
         };
         match moved {
+            // A client that is sent here again would ask without an end.
+            Some((slot, _)) if self.is_primary && self.is_own(slot) => {
+                "CLUSTERDOWN This node is not the primary of its shard yet".into()
+            }
             Some((slot, node)) => {
                 format!("MOVED {slot} {}:{}", node.host, port_for(node, uses_tls)).into()
             }

@@ -157,10 +157,8 @@ impl ThreadState {
     #[inline]
     pub(crate) fn refresh_config(&mut self) {
         let version = self.server.settings.version();
-        if let Some(routes) = &mut self.locals.routes
-            && let Some(cluster) = &self.server.cluster
-        {
-            routes.renew(cluster, self.server.replication.may_answer());
+        if self.locals.routes.is_some() {
+            self.renew_routes();
         }
         if self.server.scripts.slow.any() != self.is_slow {
             self.is_slow = !self.is_slow;
@@ -176,6 +174,19 @@ impl ThreadState {
         }
     }
 
+    /// Not inlined, so that servers without a cluster pay a branch.
+    #[inline(never)]
+    fn renew_routes(&mut self) {
+        let (Some(routes), Some(cluster)) = (&mut self.locals.routes, &self.server.cluster) else {
+            return;
+        };
+        routes.follows = self.server.replication.is_replica();
+        routes.answers = self.server.replication.may_answer();
+        if routes.renew(cluster) {
+            self.server.push.pubsub.close_misplaced(|channel| routes.serves_channel(channel));
+        }
+    }
+
     /// The moment at which a run begins, for [`has_lost`](Self::has_lost).
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
@@ -186,7 +197,7 @@ impl ThreadState {
     /// cluster has lost the right to answer. A request that begins later is refused.
     #[inline]
     pub(crate) fn has_lost(&self, since: &Moment) -> bool {
-        if self.locals.routes.as_ref().is_some_and(|routes| routes.answers())
+        if self.locals.routes.as_ref().is_some_and(|routes| routes.answers)
             && !self.server.replication.may_answer()
         {
             return true;

@@ -339,7 +339,7 @@ macro_rules! with_subcommands {
             .flags(ALWAYS).since("5.0.0")
             .about("Lists the subcommands.");
         ClusterInfo of Cluster = "cluster|info" 2 Cluster => cluster::info
-            .flags(Flags::STALE).since("3.0.0").tips(&[VARIES])
+            .flags(Flags::STALE).since("3.0.0").tips(&[VARIES]).cost(EACH_NODE)
             .about("Reports the state of the cluster.");
         ClusterKeySlot of Cluster = "cluster|keyslot" 3 Cluster => cluster::keyslot
             .flags(Flags::STALE).since("3.0.0").args("key").cost(EACH_BYTE_OF_KEY)

@@ -21,6 +21,8 @@ pub(super) struct View {
     me: NodeId,
     directory: Arc<Directory>,
     slots: BTreeMap<ShardId, SlotSet>,
+    /// The shard of each node that belongs to one.
+    shard_of: BTreeMap<NodeId, ShardId>,
     /// The own port, until the own node is in the records.
     own_port: u16,
     uses_tls: bool,
@@ -37,7 +39,13 @@ enum Role<'a> {
 impl View {
     pub(super) fn new(cluster: &Cluster, c: &Context<'_>) -> Self {
         let directory = cluster.directory();
+        let shards = directory.shards.iter();
+        let members = shards.flat_map(|(id, (_, shard))| {
+            let nodes = shard.replicas.iter().copied().chain([shard.primary.node]);
+            nodes.map(move |node| (node, *id))
+        });
         View {
+            shard_of: members.collect(),
             me: cluster.me,
             slots: sets(&directory.owners),
             directory,
@@ -69,16 +77,16 @@ impl View {
 
     /// CLUSTER INFO.
     pub(super) fn info(&self) -> String {
-        let Directory { shards, owners, .. } = &*self.directory;
-        let owned = |slot: &Slot| owners.of(*slot).is_some();
-        let is_served = |slot: &Slot| {
-            let shard = self.directory.shard_of_slot(*slot);
+        let Directory { shards, .. } = &*self.directory;
+        let is_live = |id: &ShardId| {
+            let shard = shards.get(id);
             shard.is_some_and(|(_, shard)| self.directory.is_alive(shard.primary.node))
         };
-        let assigned = (0..SLOTS).filter(owned).count();
-        let served = (0..SLOTS).filter(is_served).count();
+        let assigned: usize = self.slots.values().map(SlotSet::len).sum();
+        let live = self.slots.iter().filter(|(id, _)| is_live(id));
+        let served: usize = live.map(|(_, slots)| slots.len()).sum();
         let epochs = shards.values().map(|(_, shard)| shard.epoch.0);
-        let own = self.directory.shard_of_node(self.me);
+        let own = self.shard_of.get(&self.me).and_then(|id| shards.get(id));
         let mut text = String::new();
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
             write!(text, "{name}:{value}\r\n").expect("writing to a string cannot fail");
@@ -218,7 +226,8 @@ impl View {
     }
 
     fn role(&self, node: NodeId) -> Role<'_> {
-        match self.directory.shard_of_node(node) {
+        let id = self.shard_of.get(&node);
+        match id.and_then(|id| Some((*id, &self.directory.shards.get(id)?.1))) {
             Some((id, shard)) if shard.primary.node == node => Role::Primary(id, shard),
             Some((_, shard)) => Role::Replica(shard),
             None => Role::Free,

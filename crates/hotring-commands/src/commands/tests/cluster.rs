@@ -1,10 +1,15 @@
 //! What a node of a cluster answers: redirections, and the commands of cluster clients.
 
+use std::any::Any;
+
 use hotring_cluster::directory::Directory;
 use hotring_cluster::slot_of;
 use hotring_protocol::Version;
 
 use crate::exec::dialogue::{Dialogue, play, play_to};
+use crate::host::fiber::{Batch, Fiber, Step};
+use crate::settings::config::Source;
+use crate::state::client::KILLED;
 use crate::state::cluster::tests::{node, three_shards};
 
 fn node_of(n: u8, version: Version) -> Dialogue {
@@ -178,6 +183,24 @@ fn a_publication_is_seen_by_the_next_batch() {
     assert_eq!(dialogue.say("GET b"), "$1¶1¶");
 }
 
+/// The records name it as the primary before it has taken over: what it has may be older than what was acknowledged.
+#[test]
+fn a_primary_by_the_records_alone_answers_nothing() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    assert_eq!(dialogue.say("SET b 1"), "+OK¶");
+    let server = dialogue.server();
+    let source = Source { host: "127.0.0.1".into(), port: 1 };
+    server.follow(source, &mut server.store.session());
+    let not_yet = "-CLUSTERDOWN This node is not the primary of its shard yet¶";
+    assert_eq!(dialogue.say("GET b"), not_yet);
+    assert_eq!(dialogue.say("SET b 2"), not_yet);
+    assert_eq!(dialogue.say("GET c"), "-MOVED 7365 10.0.0.3:7003¶");
+    assert_eq!(dialogue.say("READONLY\r\nGET b"), "+OK¶$1¶1¶");
+    assert_eq!(dialogue.say("SSUBSCRIBE b"), not_yet);
+    assert_eq!(server.promote(&mut server.store.session(), true), Ok(()));
+    assert_eq!(dialogue.say("SET b 2\r\nGET b"), "+OK¶$1¶2¶");
+}
+
 #[test]
 fn a_replica_answers_only_reads_of_its_shard_and_only_after_readonly() {
     let here = "-MOVED 3300 10.0.0.1:7001¶";
@@ -299,6 +322,30 @@ fn shard_channels_are_routed_by_their_slots() {
     );
 }
 
+/// In Redis each channel ends with a message, but the connection stays.
+#[test]
+fn listeners_are_closed_once_their_channel_has_another_node() {
+    for is_idle in [true, false] {
+        let mut listener = node_of(1, Version::Resp2);
+        let mut other = listener.with_version(Version::Resp2);
+        let is_killed = |listener: &mut Dialogue| listener.client().shared.signals() & KILLED != 0;
+        listener.say("SSUBSCRIBE b");
+        other.say("SSUBSCRIBE bar");
+        publish(&listener, |directory| directory.owners.give(3300, 2));
+        match is_idle {
+            true => other.idle(),
+            false => drop(other.say("PING")),
+        }
+        assert!(is_killed(&mut listener) && !is_killed(&mut other), "{is_idle}");
+        // The other one's node becomes a replica.
+        publish(&other, |directory| {
+            directory.shards.get_mut(&1).unwrap().1.primary.node = node(2);
+        });
+        other.idle();
+        assert!(is_killed(&mut other));
+    }
+}
+
 #[test]
 fn the_records_are_shown_as_clients_read_them() {
     let [one, two, three, four, five] = [1, 2, 3, 4, 5].map(|n| node(n).to_string());
@@ -410,6 +457,35 @@ fn the_keys_of_a_slot_are_found_by_a_walk() {
         CLUSTER KEYSLOT x{b}y           -> :3300¶
         ",
     );
+}
+
+/// A client, and the reply to its request.
+struct Count(Dialogue, String);
+
+impl Batch for Count {
+    fn run(&mut self) {
+        self.1 = self.0.say("CLUSTER COUNTKEYSINSLOT 3300");
+    }
+}
+
+#[test]
+fn a_walk_over_many_keys_gives_other_connections_their_turns() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    let sets: Vec<String> = (0..20_000).map(|i| format!("SET {{b}}{i} 1")).collect();
+    // A turn ends after 64 KiB of input.
+    sets.chunks(1_000).for_each(|sets| _ = dialogue.say(&sets.join("\r\n")));
+    let mut fiber = Fiber::new();
+    let (mut step, mut turns) = (fiber.start(Box::new(Count(dialogue, String::new()))), 0);
+    let done = loop {
+        match step {
+            Step::Done(work) => break work,
+            Step::Turn => (step, turns) = (fiber.resume(), turns + 1),
+            Step::Asks | Step::Waits => panic!("nobody holds a key"),
+        }
+    };
+    let work: Box<dyn Any> = done;
+    assert_eq!(work.downcast::<Count>().unwrap().1, ":20000¶");
+    assert!(turns >= 3, "{turns} turns");
 }
 
 #[test]

@@ -314,12 +314,11 @@ impl RespExecutor {
             next = i + 1;
             let args = self.batch.args(i, input);
             // A refused request does not use its keys.
-            let routes = locals.routes.as_ref();
-            let may_run = |spec: &&Spec| {
-                client.access().check(spec, args).is_ok()
-                    && routes.is_none_or(|routes| routes.serves(spec, args, client))
-            };
-            let spec = self.batch.spec(i).filter(may_run);
+            let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
+            let mut spec = self.batch.spec(i).filter(may_run);
+            if let Some(routes) = &locals.routes {
+                spec = spec.filter(|spec| routes.serves(spec, args, client));
+            }
             let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
             hot_keys.note(client.database, keys, weight, locals.random.u64(..), now);
         }
