@@ -43,7 +43,7 @@ pub(crate) fn ssubscribe(c: &mut Context<'_>) -> Outcome {
     // Other records may have been published since the request was checked, and all threads may have looked at the
     // subscriptions before this one was there.
     if let (Some(routes), Some(cluster)) = (&mut c.locals.routes, &c.server.cluster)
-        && routes.renew(cluster, c.server.replication.may_answer())
+        && routes.renew(cluster)
     {
         c.server.push.pubsub.close_misplaced(|channel| routes.serves_channel(channel));
     }

@@ -31,10 +31,10 @@ pub(crate) struct Routes {
     own: Box<[u64; SLOTS as usize / WORD]>,
     /// Whether this node is the primary of its shard by the records.
     is_primary: bool,
-    /// Whether this node may answer, as of the beginning of the batch.
-    answers: bool,
     /// Whether the server follows a primary nevertheless: it takes over a moment later, and must not answer before.
     pub follows: bool,
+    /// Whether this node may answer, as of the beginning of the batch.
+    pub answers: bool,
 }
 
 /// The reason why a request is not served here.
@@ -58,18 +58,16 @@ impl Routes {
             directory: Arc::default(),
             own: Box::new([0; SLOTS as usize / WORD]),
             is_primary: false,
-            answers: true,
             follows: false,
+            answers: true,
         };
-        routes.renew(cluster, true);
+        routes.renew(cluster);
         routes
     }
 
-    /// Takes up what has been published since, and whether this node may answer now. Returns whether anything was
-    /// published.
+    /// Takes up what has been published since; whether there was anything.
     #[inline]
-    pub(crate) fn renew(&mut self, cluster: &Cluster, answers: bool) -> bool {
-        self.answers = answers;
+    pub(crate) fn renew(&mut self, cluster: &Cluster) -> bool {
         // The number must be read first: the next comparison then sees a publication in between.
         let version = cluster.version();
         let is_new = version != self.version;
@@ -88,12 +86,6 @@ impl Routes {
         let slots = (0..SLOTS).filter(|slot| mine.is_some() && directory.owners.of(*slot) == mine);
         slots.map(usize::from).for_each(|slot| self.own[slot / WORD] |= 1 << (slot % WORD));
         (self.version, self.directory) = (version, directory);
-    }
-
-    /// Whether this node could answer when the batch began.
-    #[inline]
-    pub(crate) fn answers(&self) -> bool {
-        self.answers
     }
 
     /// Whether this node answers as the primary of its shard.

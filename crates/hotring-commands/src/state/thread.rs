@@ -181,7 +181,8 @@ impl ThreadState {
             return;
         };
         routes.follows = self.server.replication.is_replica();
-        if routes.renew(cluster, self.server.replication.may_answer()) {
+        routes.answers = self.server.replication.may_answer();
+        if routes.renew(cluster) {
             self.server.push.pubsub.close_misplaced(|channel| routes.serves_channel(channel));
         }
     }
@@ -196,7 +197,7 @@ impl ThreadState {
     /// cluster has lost the right to answer. A request that begins later is refused.
     #[inline]
     pub(crate) fn has_lost(&self, since: &Moment) -> bool {
-        if self.locals.routes.as_ref().is_some_and(|routes| routes.answers())
+        if self.locals.routes.as_ref().is_some_and(|routes| routes.answers)
             && !self.server.replication.may_answer()
         {
             return true;
