@@ -35,9 +35,15 @@ impl Server {
         }
     }
 
+    /// Whether this server may take the data of this node: in a cluster only that of its shard's primary.
+    pub fn may_follow(&self, node: NodeId) -> bool {
+        let Some(cluster) = &self.cluster else { return true };
+        let directory = cluster.directory();
+        directory.shard_of_node(cluster.me).is_some_and(|(_, shard)| shard.primary.node == node)
+    }
+
     /// Passes on what became of a request of a machine.
     pub fn hear_outcome(&self, machine: u64, outcome: Outcome, session: &mut Session) {
-        let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
         let Some(log) = self.persist.durability.stream() else { return };
         match self.replication.hear_outcome(machine, outcome, session, log) {
@@ -58,7 +64,6 @@ impl Server {
         record: &Shard,
         session: &mut Session,
     ) {
-        let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
         let Some(log) = self.persist.durability.stream() else { return };
         if record.primary != self.replication.me() {
@@ -84,7 +89,6 @@ impl Server {
         }
         let Some(log) = self.persist.durability.stream() else { return };
         if is_alone {
-            let _alone = self.settings.lock_changing();
             let _applying = self.replication.lock_applying();
             self.replication.follow_recorded(shard, log.handed(), log);
         }
@@ -109,7 +113,6 @@ impl Server {
     }
 
     fn set_source_alone(&self, source: Option<Source>) {
-        let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
         // It may have become primary meanwhile.
         if self.replication.is_replica() {
@@ -119,7 +122,6 @@ impl Server {
 
     /// Becomes a replica that waits for the records to say whose.
     pub(super) fn step_down(&self, session: &mut Session) {
-        let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
         let Some(log) = self.persist.durability.stream() else { return };
         self.set_source(None, true);
@@ -161,5 +163,26 @@ impl Server {
         if let Err(why) = self.reign.begin(self.settings.config().log.when) {
             tracing::error!("after a restart this node will not be primary by itself: {why}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_store::Options;
+
+    use crate::settings::config::Config;
+    use crate::state::cluster::tests::{node, three_shards};
+    use crate::state::server::{Parts, Server};
+
+    #[test]
+    fn a_node_of_a_cluster_takes_data_of_its_shards_primary_alone() {
+        let parts = Parts::of_node(Options::default(), Config::default(), node(2));
+        let server = Server::new(parts);
+        assert!(!server.may_follow(node(1)), "it has seen no records");
+        server.cluster.as_ref().unwrap().publish(three_shards());
+        let may_follow = [1, 2, 3, 4, 5].map(|n| server.may_follow(node(n)));
+        assert_eq!(may_follow, [true, false, false, false, false]);
+        let alone = Server::new(Parts::unconnected(Options::default(), Config::default()));
+        assert!(alone.may_follow(node(9)));
     }
 }

@@ -171,7 +171,7 @@ impl Server {
         }
         let failed = |why| format!("ERR CONFIG SET failed: {why}");
         changed.log.check_after(&config.log).map_err(failed)?;
-        changed.replication.check().map_err(failed)?;
+        changed.replication.check(&changed.log).map_err(failed)?;
         changed.limit_memory(&self.store).map_err(failed)?;
         if changed.log.when != config.log.when {
             let failed = |why| {
@@ -210,7 +210,6 @@ impl Server {
 
     /// Becomes the replica of a primary. The link's task does the rest.
     pub(crate) fn follow(&self, source: Source, session: &mut Session) {
-        let _alone = self.settings.lock_changing();
         // Received records of the previous primary must not come between.
         let _applying = self.replication.lock_applying();
         self.set_source(Some(source), true);
@@ -271,12 +270,11 @@ impl Server {
 
     /// Becomes a primary, because the primary hands its role over, or the records say so.
     pub fn take_over(&self, from: TakeOver, session: &mut Session) {
-        let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
         self.take_over_locked(from, session);
     }
 
-    /// The same, by a caller that has locked both.
+    /// The same, by a caller that has locked what is applied.
     pub(super) fn take_over_locked(&self, from: TakeOver, session: &mut Session) {
         let Some(log) = self.persist.durability.stream() else { return };
         let epoch = from.epoch.0;
@@ -305,7 +303,6 @@ impl Server {
         session: &mut Session,
         is_forced: bool,
     ) -> Result<(), &'static str> {
-        let _alone = self.settings.lock_changing();
         let _applying = self.replication.lock_applying();
         if self.persist.loading.is_unfinished_copy() {
             match self.replication.redis.is_on() {
@@ -330,7 +327,11 @@ impl Server {
 
     /// Changes the primary to follow, also in the settings unless records say it. Each thread learns of the role with
     /// the settings.
+    ///
+    /// Only here a change of the role locks the settings: it waits for sessions that hold keys, and a transaction that
+    /// holds some may change settings.
     pub(super) fn set_source(&self, source: Option<Source>, is_replica: bool) {
+        let _alone = self.settings.lock_changing();
         let config = self.settings.config();
         if !is_replica {
             self.note_own_data();
@@ -433,5 +434,31 @@ mod tests {
         server.leave(&client);
         server.leave(&client);
         assert_eq!((server.clients.len(), connections()), (0, 1));
+    }
+    /// EXEC may hold keys while it runs CONFIG SET, and a change of the role waits for all keys: both stood still.
+    #[test]
+    fn settings_change_while_a_role_waits_for_keys() {
+        let server = std::sync::Arc::new(Server::new(Parts::unconnected(
+            Default::default(),
+            Config::default(),
+        )));
+        server.follow(Source { host: "h".into(), port: 7 }, &mut server.store.session());
+        let (done, is_done) = std::sync::mpsc::channel();
+        let mut holder = server.store.session();
+        let promoted = holder.exclusive(&[b"k"], |_| {
+            let (promoting, changing) = (server.clone(), server.clone());
+            let promoted =
+                std::thread::spawn(move || promoting.promote(&mut promoting.store.session(), true));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::spawn(move || {
+                let changed = changing.change_config(|config| Ok::<_, String>(config.clone()));
+                _ = done.send(changed);
+            });
+            let changed = is_done.recv_timeout(std::time::Duration::from_secs(10));
+            assert_eq!(changed, Ok(Ok(())), "the settings are locked");
+            assert!(!promoted.is_finished(), "it did not wait for the key");
+            promoted
+        });
+        assert_eq!(promoted.join().unwrap(), Ok(()));
     }
 }

@@ -305,7 +305,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     config.admin = admin_address.map(|address| address.to_string());
     let (engine, index) =
         config.index.resolve().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
-    let checked = config.log.check().and_then(|()| config.replication.check());
+    let checked = config.log.check().and_then(|()| config.replication.check(&config.log));
     checked.map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     if !config.log.is_on {
         refuse_unread_data(&config.log.data)?;

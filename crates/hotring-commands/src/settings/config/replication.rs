@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hotring_cluster::Rules;
 
-use crate::settings::config::{ClusterSettings, Secret};
+use crate::settings::config::{ClusterSettings, LogSettings, OnError, Secret};
 
 /// The settings of replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +150,12 @@ impl ReplicationSettings {
     }
 
     /// Refuses settings that exclude each other.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self, log: &LogSettings) -> Result<(), String> {
+        if self.awaits() && log.on_error == OnError::Continue {
+            return Err("log-on-error must be stop if replies wait for replicas (ack replicated, usual in a cluster): with \
+                        continue they would not get what the log cannot take"
+                .to_string());
+        }
         if self.is_recorded() && (self.source.is_some() || !self.in_sync.is_empty()) {
             return Err(RECORDED.to_string());
         }
@@ -192,9 +197,11 @@ mod tests {
     fn the_lag_fits_the_lease() {
         let check = |lease_ms, in_sync_lag_ms| {
             let (lease_ms, in_sync_lag_ms) = (Some(lease_ms), Some(in_sync_lag_ms));
-            ReplicationSettings { lease_ms, in_sync_lag_ms, ..Default::default() }.check().is_ok()
+            ReplicationSettings { lease_ms, in_sync_lag_ms, ..Default::default() }
+                .check(&LogSettings::default())
+                .is_ok()
         };
-        assert!(ReplicationSettings::default().check().is_ok());
+        assert!(ReplicationSettings::default().check(&LogSettings::default()).is_ok());
         assert!(check(1_000, 250) && check(1_000, 899) && check(10_000, 8_999));
         assert!(!check(1_000, 249) && !check(1_000, 900) && !check(10_000, 9_000));
     }
@@ -204,12 +211,16 @@ mod tests {
         let mut node = ReplicationSettings::default();
         assert!(!node.awaits() && !node.rules().promises);
         node.cluster.coordinator = Some(CoordinatorAddress::Embedded);
-        assert!(node.awaits() && node.rules().promises && node.check().is_ok());
+        assert!(
+            node.awaits() && node.rules().promises && node.check(&LogSettings::default()).is_ok()
+        );
         assert_eq!(node.lease(), Duration::from_secs(2));
+        let continues = LogSettings { on_error: OnError::Continue, ..Default::default() };
+        assert!(node.check(&continues).unwrap_err().contains("log-on-error must be stop"));
         node.replicated = Some(false);
-        assert!(!node.awaits());
+        assert!(!node.awaits() && node.check(&continues).is_ok());
         node.source = Some(Source { host: "h".into(), port: 1 });
-        assert!(node.check().unwrap_err().contains("hotring cluster"));
+        assert!(node.check(&LogSettings::default()).unwrap_err().contains("hotring cluster"));
     }
 
     #[test]

@@ -48,6 +48,11 @@ pub(super) async fn follow(
             return Err(LinkError::Peer("the primary is not ready".to_string()));
         }
     };
+    if !server.may_follow(answer.from) {
+        return Err(LinkError::Peer(
+            "another node than this shard's primary answers at its address: has the address changed hands?".to_string(),
+        ));
+    }
     let (stamp, primary) = (answer.stamp, answer.from);
     let epochs = codec::epochs_to_bytes(answer.store, &answer.history);
     let accepted = server.replication.with_replica(|replica, now| replica.answer(now, answer));

@@ -187,6 +187,10 @@ async fn follow(
     let mut stream = dial(&server.settings.config(), source).await?;
     match greet(&mut stream, server).await? {
         Peer::Hotring => follow::follow(stream, server).await,
+        // Its data would replace that of a shard, which only the records' primary may do.
+        Peer::Redis if server.cluster.is_some() => Err(LinkError::Peer(
+            "a Redis listens at the address of this shard's primary: has the address changed hands?".to_string(),
+        )),
         Peer::Redis => {
             drop(stream);
             redis::follow(server, source).await

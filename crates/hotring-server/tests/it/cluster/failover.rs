@@ -1,6 +1,9 @@
 //! A shard of two nodes: deaths, returns, and a coordinator that is away.
 
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+
 use super::*;
+use crate::differential::Redis;
 
 /// A coordinator, and a shard of a primary and a replica.
 fn pair(name: &str, log: Option<AckWhen>) -> (Keeper, Node, Node) {
@@ -171,4 +174,48 @@ fn a_primary_that_stops_hands_its_role_over() {
     println!("writes go on after {took:?}");
     assert!(took < LEASE / 4, "{took:?}");
     write(&other, 100..150);
+}
+
+/// Has whatever connects to this port of 127.0.0.1 talk to another address.
+fn forward(port: u16, to: SocketAddr) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    std::thread::spawn(move || {
+        for near in listener.incoming().map_while(Result::ok) {
+            let Ok(far) = TcpStream::connect(to) else { return };
+            let ways = [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))];
+            for (from, to) in ways {
+                let (mut from, mut to) = (from.unwrap(), to.unwrap());
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+    });
+}
+
+/// A replica must not take the data of whoever has got the address of its dead primary.
+#[test]
+fn a_stranger_at_the_address_of_a_primary_replaces_nothing() {
+    // Otherwise it waits for more replicas before it sends its data.
+    let redis = Redis::start_as(|_| ["--repl-diskless-sync-delay", "0"].map(String::from).into());
+    let stranger = TestServer::new();
+    for (name, address) in
+        [("hotring", Some(stranger.address)), ("redis", redis.as_ref().map(|redis| redis.address))]
+    {
+        let Some(address) = address else { continue };
+        let (_keeper, mut one, other) = pair(&format!("stranger-{name}"), None);
+        write(&one, 0..50);
+        // It cannot take over.
+        other.door.shut();
+        one.kill();
+        forward(one.port, address);
+        let mut wire = other.wire();
+        let began = Instant::now();
+        while began.elapsed() < LEASE {
+            assert_eq!(wire.say("DBSIZE"), Reply::Int(50), "{name}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(info(&mut wire, "master_link_status"), "down", "{name}");
+    }
 }
