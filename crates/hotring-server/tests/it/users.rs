@@ -4,7 +4,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hotring_server::{Config, Secret, start};
+use hotring_server::{Config, CoordinatorAddress, Secret, start};
 
 use crate::wire::{Reply, TestServer, Wire, bulk, ok, request};
 
@@ -60,6 +60,30 @@ fn rights_change_for_connections_that_are_open() {
     assert_eq!(admin.say("ACL DELUSER u"), Reply::Int(1));
     assert!(user.is_closed());
     assert_eq!(admin.say("PING"), Reply::Simple("PONG".into()));
+}
+
+/// A link is no client any more, but must not outlive the right to begin it: one to the coordinator may write any
+/// record of the cluster.
+#[test]
+fn links_to_other_nodes_end_with_the_rights_of_their_user() {
+    const HELLO_MAX: Duration = Duration::from_secs(10);
+    let server = TestServer::with(|c| {
+        c.replication.cluster.coordinator = Some(CoordinatorAddress::Embedded);
+    });
+    let mut admin = server.connect();
+    for begins in ["HOTRING.COORDINATE 1", "HOTRING.REPLICATE 2 1"] {
+        let right = begins.split(' ').next().unwrap();
+        for ends in ["CLIENT KILL USER u", &format!("ACL SETUSER u -{right}"), "ACL DELUSER u"] {
+            assert_eq!(admin.say(&format!("ACL SETUSER u on >pw +{right}")), ok());
+            let mut link = server.connect();
+            assert_eq!([link.say("AUTH u pw"), link.say(begins)], [ok(), ok()], "{begins}");
+            assert_eq!(admin.say("ACL SETUSER u >another"), ok());
+            assert!(link.is_silent_for(Duration::from_millis(50)), "a right that stays");
+            let begun = Instant::now();
+            assert!(!admin.say(ends).is_error(), "{ends}");
+            assert!(link.is_closed() && begun.elapsed() < HELLO_MAX / 2, "{begins}, {ends}");
+        }
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::settings::config::Config;
 use crate::state::subscriptions::Subscriptions;
 use crate::state::tracking;
 use crate::state::transaction::{Queue, Queued, Transaction};
-use crate::table::{CommandId, Flags, Spec};
+use crate::table::{CommandId, Flags, Spec, specs};
 
 pub use inbox::Inboxes;
 pub use list::Clients;
@@ -236,6 +236,18 @@ impl Client {
             }
         }
         stays
+    }
+
+    /// Looks up the user again after a change of users, for a connection that has become a link. False if the user is
+    /// gone, or may no longer begin such a link.
+    pub fn may_stay_link(&mut self, acl: &Acl) -> bool {
+        let id = match self.closing {
+            Some(Closing::BecomesLink(_)) => CommandId::HotringReplicate,
+            Some(Closing::BecomesCoordination) => CommandId::HotringCoordinate,
+            _ => return false,
+        };
+        let spec = specs().find(|spec| spec.id == id).expect("every command has a row");
+        self.renew_access(acl) && self.access.check(spec, ArgsView::default()).is_ok()
     }
 
     /// The number of unsent bytes above which the connection is not read. The limit is low before authentication:

@@ -33,6 +33,8 @@ pub(super) struct Desk {
     /// Counts machines: the outcome of a request belongs to the machine that asked.
     machine: u64,
     requests: VecDeque<Asked>,
+    /// The present machine's request was taken, and the machine has not heard the outcome.
+    is_asking: bool,
     /// Tells that there is a request.
     asks: Arc<Notify>,
     /// The own data is loaded, and the store refuses writes.
@@ -76,8 +78,9 @@ pub enum Heard {
 impl Desk {
     /// The desk of a node that has lost nothing since its last epoch began, or may have.
     pub(super) fn new(is_clean: bool, asks: Arc<Notify>) -> Desk {
-        let (shard, machine, requests, is_ready) = (None, 0, VecDeque::new(), false);
-        Desk { shard, machine, requests, asks, is_ready, is_clean }
+        let (shard, machine, requests) = (None, 0, VecDeque::new());
+        let (is_asking, is_ready) = (false, false);
+        Desk { shard, machine, requests, is_asking, asks, is_ready, is_clean }
     }
 }
 
@@ -105,7 +108,17 @@ impl Replication {
 
     /// The next request to the records.
     pub fn next_asked(&self) -> Option<Asked> {
-        self.roles().records.as_mut()?.requests.pop_front()
+        let mut roles = self.roles();
+        let desk = roles.records.as_mut()?;
+        let asked = desk.requests.pop_front()?;
+        desk.is_asking = true;
+        Some(asked)
+    }
+
+    /// The machine whose request was taken and which has heard no outcome. While no request is being passed on, a
+    /// panic has lost that outcome.
+    pub fn unanswered(&self) -> Option<u64> {
+        self.roles().records.as_ref().filter(|desk| desk.is_asking).map(|desk| desk.machine)
     }
 
     /// What became of a request of this machine. The caller must have locked changes of the role out.
@@ -228,6 +241,7 @@ impl Roles {
         if let Some(records) = &mut self.records {
             records.machine += 1;
             records.requests.clear();
+            records.is_asking = false;
         }
     }
 
@@ -258,6 +272,7 @@ impl Roles {
                 primary.appended(now, log.handed(), log.length());
                 primary.outcome(now, outcome);
                 let serves = was_claiming && primary.is_serving();
+                self.end_asking();
                 self.carry_out(log);
                 if !serves {
                     return Heard::Nothing;
@@ -267,9 +282,17 @@ impl Roles {
             }
             Role::Replica(replica) => {
                 replica.outcome(now, outcome);
+                self.end_asking();
                 self.sort_acts();
                 self.link_work.take_over.take().map_or(Heard::Nothing, Heard::TakesOver)
             }
+        }
+    }
+
+    /// The machine has heard the outcome. Before that a panic must leave it unanswered.
+    fn end_asking(&mut self) {
+        if let Some(records) = &mut self.records {
+            records.is_asking = false;
         }
     }
 

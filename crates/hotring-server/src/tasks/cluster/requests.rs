@@ -12,6 +12,10 @@ use super::{Member, PAUSE};
 /// Passes requests to the coordinator and their outcomes to the machines.
 pub(super) async fn pass_on(member: Rc<Member>) {
     let mut session = member.server.store.session_named(super::THREAD);
+    // Before a panic of this thread a request may have been on its way. Its machine asks nothing more until it hears.
+    if let Some(machine) = member.server.replication.unanswered() {
+        member.server.hear_outcome(machine, Outcome::Unknown, &mut session);
+    }
     loop {
         while let Some(asked) = member.server.replication.next_asked() {
             let outcome = outcome(&member, &asked.request).await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hotring_cluster::{Course, Hello, NodeId, Stamp, ToPrimary, ToReplica};
 use hotring_commands::host::clock;
-use hotring_commands::state::client::{ClientShared, KILLED};
+use hotring_commands::state::client::ClientShared;
 use hotring_commands::state::replication::attached::{Attached, Progress, Stage};
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::server::Server;
@@ -89,15 +89,9 @@ async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let receiving = Inlet { receiver, server, node, asked, names: Vec::new() };
     let (mut sending, mut receiving) =
         (pin!(sending.run(client)), pin!(receiving.run(client, &log)));
-    poll_fn(|cx| {
-        client.set_waker(cx.waker());
-        if client.signals() & KILLED != 0 {
-            return Poll::Ready(Ok(()));
-        }
-        match receiving.as_mut().poll(cx) {
-            Poll::Pending => sending.as_mut().poll(cx),
-            ended => ended,
-        }
+    poll_fn(|cx| match receiving.as_mut().poll(cx) {
+        Poll::Pending => sending.as_mut().poll(cx),
+        ended => ended,
     })
     .await
 }

@@ -39,8 +39,8 @@ impl Keeper {
     }
 
     pub fn door(&self) -> Door {
-        let is_shut = Arc::new(AtomicBool::new(false));
-        Door(Arc::new(Shut { embedded: self.embedded.clone(), is_shut }))
+        let (is_shut, panics) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
+        Door(Arc::new(Shut { embedded: self.embedded.clone(), is_shut, panics }))
     }
 
     pub fn directory(&self) -> Directory {
@@ -79,6 +79,12 @@ impl Door {
         self.0.is_shut.store(false, Ordering::Relaxed);
     }
 
+    /// The node's next transaction ends in a panic.
+    pub fn panic_once(&self) {
+        // ORDERING: Relaxed, as above.
+        self.0.panics.store(true, Ordering::Relaxed);
+    }
+
     pub fn coordinator(&self) -> Arc<dyn Coordinator> {
         self.0.clone()
     }
@@ -87,6 +93,7 @@ impl Door {
 struct Shut {
     embedded: Embedded,
     is_shut: Arc<AtomicBool>,
+    panics: AtomicBool,
 }
 
 impl Shut {
@@ -130,6 +137,8 @@ impl Coordinator for Shut {
     }
 
     fn transact<'a>(&'a self, transaction: &'a Transaction) -> Reply<'a, Outcome> {
+        // ORDERING: Relaxed, as above.
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "the planted panic");
         self.pass(self.embedded.transact(transaction))
     }
 

@@ -62,6 +62,20 @@ fn a_replica_takes_over_from_a_dead_primary() {
     assert_has(&one, 0..300);
 }
 
+/// The thread of the cluster panicked while a promotion's transaction was on its way. The machine never heard what came
+/// of it, so it waited for ever, and refused every later promotion as one under way.
+#[test]
+fn a_panic_on_the_way_to_the_coordinator_loses_no_promotion() {
+    let (keeper, mut one, other) = pair("panic", None);
+    write(&one, 0..20);
+    other.door.panic_once();
+    one.kill();
+    wait_until_it_serves(&other);
+    assert_has(&other, 0..20);
+    let directory = keeper.directory();
+    assert_eq!(directory.shards[&0].1.primary.node, other.id(&keeper));
+}
+
 /// A primary that lost its disk must not empty its replica: it is refused, and gets everything from that.
 #[test]
 fn a_primary_that_comes_back_empty_empties_nobody() {
