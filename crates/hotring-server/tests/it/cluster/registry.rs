@@ -4,8 +4,8 @@ use hotring_cluster::directory::alive_name;
 
 use super::*;
 
-/// A write of an attempt to register came late, hung it on that attempt's lease, and went with it. The node kept
-/// its second lease alive and never registered again.
+/// A write of an attempt to register came late, hung the record on that attempt's lease, and the record went with it.
+/// The node kept its second lease alive and never registered again.
 #[test]
 fn a_node_whose_record_is_gone_writes_it_again() {
     let keeper = Keeper::new();
