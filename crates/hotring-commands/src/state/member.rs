@@ -160,7 +160,8 @@ impl Server {
 
     /// Notes that an epoch of this node has begun.
     pub(super) fn note_reign(&self) {
-        if let Err(why) = self.reign.begin(self.settings.config().log.when) {
+        let epoch = self.replication.epoch();
+        if let Err(why) = self.reign.begin(epoch, self.settings.config().log.when) {
             tracing::error!("after a restart this node will not be primary by itself: {why}");
         }
     }

@@ -3,14 +3,18 @@
 //!
 //! 1. There is a note only while the node's last epoch is its own: it is written once that has begun, and removed
 //!    before the node takes anything from another primary. What it takes it acknowledges before its log has it.
+//!    It names that epoch: a log that does not have its beginning may lack anything before it, too.
 //! 2. The note says how safe each reply was, at its weakest, and in which boot of the machine. After a power cut it
 //!    holds only if each reply was synced.
 //! 3. A note of a log that was closed holds once: the next start writes what holds from then on.
+//! 4. A log that has lost records has no note until the next start.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hotring_cluster::Epoch;
 use hotring_log::AckWhen;
 
 use crate::host::files::replace;
@@ -21,6 +25,16 @@ const NAME: &str = "reign";
 /// How the log of this start ends in place of a boot: in order.
 const CLOSED: &str = "closed";
 
+/// What the file says.
+struct Note {
+    /// The boot of the machine, or [`CLOSED`].
+    boot: String,
+    /// How safe each reply was, as a value of the setting `log`.
+    safety: String,
+    /// The node's last epoch.
+    epoch: Epoch,
+}
+
 /// The note of a node.
 #[derive(Debug, Default)]
 pub struct Reign {
@@ -28,7 +42,9 @@ pub struct Reign {
     folder: Option<PathBuf>,
     /// Which boot of the machine this is.
     boot: String,
-    was_kept: bool,
+    kept: Option<Epoch>,
+    /// Whether the log has lost records. Held while the note changes.
+    has_lost: Mutex<bool>,
 }
 
 impl Reign {
@@ -38,29 +54,35 @@ impl Reign {
     /// # Errors
     /// The note cannot be replaced.
     pub fn open(folder: Option<&Path>, boot: String, when: AckWhen) -> io::Result<Reign> {
-        let mut reign = Reign { folder: folder.map(Path::to_path_buf), boot, was_kept: false };
-        if let Some((boot, kept)) = reign.read() {
-            reign.was_kept = boot == CLOSED
-                || kept == name_of(AckWhen::Synced)
-                || kept == name_of(AckWhen::Written) && boot == reign.boot;
+        let folder = folder.map(Path::to_path_buf);
+        let mut reign = Reign { folder, boot, kept: None, has_lost: Mutex::new(false) };
+        if let Some(Note { boot, safety, epoch }) = reign.read() {
+            let is_kept = boot == CLOSED
+                || safety == name_of(AckWhen::Synced)
+                || safety == name_of(AckWhen::Written) && boot == reign.boot;
+            reign.kept = is_kept.then_some(epoch);
             if boot == CLOSED {
-                reign.begin(when)?;
+                reign.begin(epoch, when)?;
             }
         }
         Ok(reign)
     }
 
-    /// Whether the node has lost nothing that it acknowledged as primary, as far as this start found out.
-    pub fn was_kept(&self) -> bool {
-        self.was_kept
+    /// The epoch of this node since whose beginning it has lost nothing that it acknowledged as primary, as far as
+    /// this start found out: if its log has that beginning.
+    pub fn kept(&self) -> Option<Epoch> {
+        self.kept
     }
 
-    /// An epoch of this node has begun.
+    /// This epoch of this node has begun.
     ///
     /// # Errors
     /// The note cannot be written: after a restart the node is not primary by itself.
-    pub fn begin(&self, when: AckWhen) -> io::Result<()> {
-        self.write(&self.boot, name_of(when))
+    pub fn begin(&self, epoch: Epoch, when: AckWhen) -> io::Result<()> {
+        match *self.lock() {
+            true => Ok(()),
+            false => self.write(&self.boot, name_of(when), epoch),
+        }
     }
 
     /// Replies leave at another moment from now on.
@@ -73,19 +95,31 @@ impl Reign {
                 .into_iter()
                 .find(|at| name_of(*at) == kept || *at == when)
         };
-        match self.read() {
-            Some((boot, kept)) => {
-                self.write(&boot, name_of(weakest(&kept).unwrap_or(AckWhen::Handed)))
-            }
-            None => Ok(()),
-        }
+        let _changing = self.lock();
+        let Some(Note { boot, safety, epoch }) = self.read() else { return Ok(()) };
+        self.write(&boot, name_of(weakest(&safety).unwrap_or(AckWhen::Handed)), epoch)
     }
 
-    /// The node is about to take records of another primary, or its log has lost records.
+    /// The node is about to take records of another primary.
     ///
     /// # Errors
     /// The note cannot be removed.
     pub fn end(&self) -> io::Result<()> {
+        let _changing = self.lock();
+        self.remove()
+    }
+
+    /// The log has lost records: until the next start there is no note, whatever epochs begin.
+    ///
+    /// # Errors
+    /// The note cannot be removed.
+    pub fn abandon(&self) -> io::Result<()> {
+        let mut has_lost = self.lock();
+        *has_lost = true;
+        self.remove()
+    }
+
+    fn remove(&self) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         match fs::remove_file(folder.join(NAME)) {
             Ok(()) => File::open(folder)?.sync_all(),
@@ -99,21 +133,29 @@ impl Reign {
     /// # Errors
     /// The note cannot be written.
     pub fn close(&self) -> io::Result<()> {
+        let _changing = self.lock();
         match self.read() {
-            Some((_, kept)) => self.write(CLOSED, &kept),
+            Some(Note { safety, epoch, .. }) => self.write(CLOSED, &safety, epoch),
             None => Ok(()),
         }
     }
 
-    fn read(&self) -> Option<(String, String)> {
-        let text = fs::read_to_string(self.folder.as_ref()?.join(NAME)).ok()?;
-        let (boot, kept) = text.trim_end().split_once(' ')?;
-        Some((boot.to_string(), kept.to_string()))
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        // The note is replaced as a whole.
+        self.has_lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, boot: &str, kept: &str) -> io::Result<()> {
+    fn read(&self) -> Option<Note> {
+        let text = fs::read_to_string(self.folder.as_ref()?.join(NAME)).ok()?;
+        let mut words = text.split_whitespace().map(str::to_string);
+        let (boot, safety) = (words.next()?, words.next()?);
+        let epoch = Epoch(words.next()?.parse().ok()?);
+        Some(Note { boot, safety, epoch })
+    }
+
+    fn write(&self, boot: &str, safety: &str, epoch: Epoch) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        replace(&folder.join(NAME), format!("{boot} {kept}\n").as_bytes())
+        replace(&folder.join(NAME), format!("{boot} {safety} {}\n", epoch.0).as_bytes())
     }
 }
 
@@ -154,15 +196,15 @@ mod tests {
     #[test]
     fn a_log_that_is_not_synced_outlives_a_kill_but_no_power_cut() {
         let folder = Folder::new("modes");
-        assert!(!folder.open("a", AckWhen::Synced).was_kept(), "it was never primary");
+        assert!(folder.open("a", AckWhen::Synced).kept().is_none(), "it was never primary");
         for (when, same_boot, other_boot) in [
             (AckWhen::Handed, false, false),
             (AckWhen::Written, true, false),
             (AckWhen::Synced, true, true),
         ] {
-            folder.open("a", when).begin(when).unwrap();
-            assert_eq!(folder.open("a", when).was_kept(), same_boot, "{when:?}");
-            assert_eq!(folder.open("b", when).was_kept(), other_boot, "{when:?}");
+            folder.open("a", when).begin(Epoch(3), when).unwrap();
+            assert_eq!(folder.open("a", when).kept().is_some(), same_boot, "{when:?}");
+            assert_eq!(folder.open("b", when).kept().is_some(), other_boot, "{when:?}");
         }
     }
 
@@ -170,22 +212,34 @@ mod tests {
     fn the_weakest_mode_of_a_reign_counts() {
         let folder = Folder::new("change");
         let reign = folder.open("a", AckWhen::Synced);
-        reign.begin(AckWhen::Synced).unwrap();
+        reign.begin(Epoch(3), AckWhen::Synced).unwrap();
         reign.change(AckWhen::Written).unwrap();
         reign.change(AckWhen::Synced).unwrap();
-        assert!(folder.open("a", AckWhen::Synced).was_kept());
-        assert!(!folder.open("b", AckWhen::Synced).was_kept());
+        assert!(folder.open("a", AckWhen::Synced).kept().is_some());
+        assert!(folder.open("b", AckWhen::Synced).kept().is_none());
     }
 
     #[test]
     fn a_node_that_followed_another_since_is_suspect() {
         let folder = Folder::new("end");
         let reign = folder.open("a", AckWhen::Synced);
-        reign.begin(AckWhen::Synced).unwrap();
+        reign.begin(Epoch(3), AckWhen::Synced).unwrap();
         reign.end().unwrap();
         reign.end().unwrap();
         reign.close().unwrap();
-        assert!(!folder.open("a", AckWhen::Synced).was_kept());
+        assert!(folder.open("a", AckWhen::Synced).kept().is_none());
+    }
+
+    /// An epoch that began after the log had been abandoned left a note: a restart took the log for a whole one.
+    #[test]
+    fn no_epoch_is_noted_once_the_log_has_lost_records() {
+        let folder = Folder::new("lost");
+        let reign = folder.open("a", AckWhen::Synced);
+        reign.begin(Epoch(3), AckWhen::Synced).unwrap();
+        reign.abandon().unwrap();
+        reign.begin(Epoch(5), AckWhen::Synced).unwrap();
+        reign.close().unwrap();
+        assert_eq!(folder.open("a", AckWhen::Synced).kept(), None);
     }
 
     /// The log may be written again after the start that found it closed.
@@ -193,10 +247,10 @@ mod tests {
     fn a_closed_log_counts_for_one_start() {
         let folder = Folder::new("closed");
         let reign = folder.open("a", AckWhen::Written);
-        reign.begin(AckWhen::Written).unwrap();
+        reign.begin(Epoch(3), AckWhen::Written).unwrap();
         reign.close().unwrap();
-        assert!(folder.open("b", AckWhen::Written).was_kept());
-        assert!(!folder.open("c", AckWhen::Written).was_kept());
-        assert!(!Reign::open(None, "a".into(), AckWhen::Synced).unwrap().was_kept());
+        assert_eq!(folder.open("b", AckWhen::Written).kept(), Some(Epoch(3)));
+        assert!(folder.open("c", AckWhen::Written).kept().is_none());
+        assert!(Reign::open(None, "a".into(), AckWhen::Synced).unwrap().kept().is_none());
     }
 }

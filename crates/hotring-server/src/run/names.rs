@@ -42,8 +42,8 @@ pub(super) fn names(seed: Id, config: &Config) -> Result<(Names, Reign), StartEr
         let opened = Reign::open(folder, identity::boot_id(), config.log.when);
         reign = opened.map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     }
-    let is_clean = reign.was_kept();
-    Ok((Names { me, store: random_id()?, seed, stream: run_id()?, is_clean }, reign))
+    let kept = reign.kept();
+    Ok((Names { me, store: random_id()?, seed, stream: run_id()?, kept }, reign))
 }
 
 /// What makes the server a node of a cluster.

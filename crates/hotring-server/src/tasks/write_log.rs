@@ -115,7 +115,7 @@ fn log_trouble(server: &Server, trouble: Option<&Trouble>) {
             );
             server.store.session().switch_log(false);
             server.persist.durability.abandon();
-            if let Err(why) = server.reign.end() {
+            if let Err(why) = server.reign.abandon() {
                 tracing::error!("a restart may take this node for one that lost nothing: {why}");
             }
         }

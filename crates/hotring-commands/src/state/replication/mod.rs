@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hotring_cluster::{
-    FailoverRefused, Held, Hello, Identity, NodeId, Replica, Stamp, StoreId, TakeOver, ToPrimary,
-    Told, Writes,
+    Epoch, FailoverRefused, Held, Hello, Identity, NodeId, Replica, Stamp, StoreId, TakeOver,
+    ToPrimary, Told, Writes,
 };
 use hotring_log::{Backlog, Log, Lsn};
 use hotring_store::Session;
@@ -59,8 +59,9 @@ pub struct Names {
     pub seed: StoreId,
     /// 40 hexadecimal digits that name the stream to operators and tools.
     pub stream: String,
-    /// Whether a node of a cluster has lost nothing that it acknowledged as primary.
-    pub is_clean: bool,
+    /// The epoch of a node of a cluster since whose beginning it has lost nothing that it acknowledged as primary, if
+    /// its log has that beginning.
+    pub kept: Option<Epoch>,
 }
 
 /// Figures of replication since the start.
@@ -106,7 +107,7 @@ impl Replication {
         let source = config.replication.source.clone().map(Arc::new);
         let asks = Arc::new(Notify::new());
         let is_recorded = config.replication.is_recorded();
-        let records = is_recorded.then(|| Desk::new(names.is_clean, asks.clone()));
+        let records = is_recorded.then(|| Desk::new(names.kept, asks.clone()));
         let is_replica = source.is_some() || records.is_some();
         let mut roles = Roles::new(names.me, names.store, started, records);
         roles.set_rules(&config.replication, None);
@@ -268,6 +269,11 @@ impl Replication {
     pub fn epochs(&self) -> Option<Vec<u8>> {
         let roles = self.roles();
         roles.has_epochs().then(|| roles.epochs())
+    }
+
+    /// The present epoch of the stream.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.roles().held(0, false).history.epoch()
     }
 
     /// Whether the stream has any epoch yet.
@@ -559,7 +565,7 @@ impl Names {
     /// The names of a server without sockets.
     pub(super) fn unconnected() -> Names {
         let me = Identity { node: NodeId([1; 20]), incarnation: hotring_cluster::Incarnation(1) };
-        Names { me, store: [1; 16], seed: [2; 16], stream: "1".repeat(40), is_clean: false }
+        Names { me, store: [1; 16], seed: [2; 16], stream: "1".repeat(40), kept: None }
     }
 }
 

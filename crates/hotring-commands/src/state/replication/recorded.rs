@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hotring_cluster::{
-    Held, Identity, Kept, NodeId, Origin, Outcome, Primary, PromoteRefused, ReplicaAct, Request,
-    Revision, Set, Shard, ShardId, StartRefused, TakeOver, Told,
+    Epoch, Held, History, Identity, Kept, NodeId, Origin, Outcome, Primary, PromoteRefused,
+    ReplicaAct, Request, Revision, Set, Shard, ShardId, StartRefused, TakeOver, Told,
 };
 use hotring_log::{Backlog, Log, Lsn};
 use hotring_store::Session;
@@ -39,8 +39,8 @@ pub(super) struct Desk {
     asks: Arc<Notify>,
     /// The own data is loaded, and the store refuses writes.
     is_ready: bool,
-    /// Whether the node has lost nothing since its last epoch began, which was before this start.
-    is_clean: bool,
+    /// The epoch before this start since whose beginning the node has lost nothing, if its log has that beginning.
+    kept: Option<Epoch>,
 }
 
 /// A request of a machine to the records.
@@ -76,11 +76,11 @@ pub enum Heard {
 }
 
 impl Desk {
-    /// The desk of a node that has lost nothing since its last epoch began, or may have.
-    pub(super) fn new(is_clean: bool, asks: Arc<Notify>) -> Desk {
+    /// The desk of a node that has lost nothing since this epoch of its own began, or may have.
+    pub(super) fn new(kept: Option<Epoch>, asks: Arc<Notify>) -> Desk {
         let (shard, machine, requests) = (None, 0, VecDeque::new());
         let (is_asking, is_ready) = (false, false);
-        Desk { shard, machine, requests, is_asking, asks, is_ready, is_clean }
+        Desk { shard, machine, requests, is_asking, asks, is_ready, kept }
     }
 }
 
@@ -277,7 +277,7 @@ impl Roles {
                 if !serves {
                     return Heard::Nothing;
                 }
-                self.take_clean();
+                self.forget_kept();
                 Heard::Serves
             }
             Role::Replica(replica) => {
@@ -348,23 +348,33 @@ impl Roles {
     /// Becomes a replica that gives up its data for no other primary than one of the same stream.
     fn be_recorded_replica(&mut self, last: Lsn, log: &Log) {
         let held = self.held(last, false);
-        let is_own = held.history.last_start().is_some_and(|start| start.node == self.me.node);
-        let is_clean = self.take_clean();
-        self.be_replica_with(Held { caught_up: held.caught_up || (is_clean && is_own), ..held });
+        let is_clean = self.is_clean(&held.history);
+        self.forget_kept();
+        self.be_replica_with(Held { caught_up: held.caught_up || is_clean, ..held });
         self.publish(log);
     }
 
-    /// Whether nothing was lost since the last epoch of this node, if that was before this start.
-    fn take_clean(&mut self) -> bool {
-        self.records.as_mut().is_some_and(|records| std::mem::take(&mut records.is_clean))
+    /// Whether nothing was lost since the last epoch of this node, which was before this start. What was kept is from
+    /// the epoch of the note on: a log that ends in an earlier one has lost that epoch, and perhaps others' before it.
+    fn is_clean(&self, history: &History) -> bool {
+        let kept = self.records.as_ref().and_then(|records| records.kept);
+        let own = history.last_start().filter(|start| start.node == self.me.node);
+        kept.zip(own).is_some_and(|(kept, own)| own.epoch >= kept)
+    }
+
+    /// Another epoch has begun, or may begin unseen.
+    fn forget_kept(&mut self) {
+        if let Some(records) = &mut self.records {
+            records.kept = None;
+        }
     }
 
     fn claim(&mut self, shard: ShardId, log: &Log) {
         self.set_shard(shard);
         self.begin_machine();
-        // A refusal must not forget it: the node may then be a replica that has everything.
-        let clean = self.records.as_ref().is_some_and(|records| records.is_clean);
         let Held { store, history, last, .. } = self.held(log.handed(), false);
+        // A refusal must not forget it: the node may then be a replica that has everything.
+        let clean = self.is_clean(&history);
         let kept = Kept { store, history, last, clean };
         let origin = Origin::Recorded(shard);
         let primary = Primary::start(self.now(), self.me, self.rules, kept, origin);

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotring_cluster::directory::{alive_name, alive_value, node_name, node_value};
+use hotring_commands::state::cluster::Cluster;
 use hotring_coordinator::{Change, Failure, Lease, LeaseId, Transaction};
 
 use super::{Member, PAUSE};
@@ -24,12 +25,11 @@ impl Registered {
 pub(super) async fn keep(member: Rc<Member>, registered: Rc<Registered>) {
     let mut told = None;
     loop {
-        match register(&member).await {
-            Ok(lease) => {
+        match register(&member, &registered).await {
+            Ok((lease, way)) => {
                 tracing::info!(ttl = ?lease.ttl, "this node is registered with the coordinator");
                 told = None;
-                registered.0.set(Some(lease.id));
-                keep_alive(&member, lease).await;
+                keep_alive(&member, lease, way).await;
                 registered.0.set(None);
                 tracing::warn!("this node's lease has ended; it registers again");
             }
@@ -46,21 +46,65 @@ pub(super) async fn keep(member: Rc<Member>, registered: Rc<Registered>) {
 }
 
 /// Grants a lease and writes the node's records.
-async fn register(member: &Member) -> Result<Lease, Failure> {
-    let me = member.server.replication.me();
+async fn register(member: &Member, registered: &Registered) -> Result<(Lease, Way), Failure> {
+    // What an attempt without an answer wrote may come late, and hang the records on its lease. Once that is over it
+    // cannot.
+    if let Some(earlier) = registered.0.get() {
+        match member.ask(member.coordinator.revoke(earlier)).await {
+            Err(unknown @ Failure::Unknown(_)) => return Err(unknown),
+            Ok(()) | Err(Failure::Refused(_)) => registered.0.set(None),
+        }
+    }
     let lease = member.ask(member.coordinator.grant(member.lease())).await?;
+    registered.0.set(Some(lease.id));
+    let way = Way::of(member);
+    write(member, &lease, way).await?;
+    Ok((lease, way))
+}
+
+/// How long the record of what the node is stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// With the lease: without a folder the next start has another name, and the record would stay for ever.
+    Leased,
+    /// Until an operator removes it. A node of a shard is found by it, also while the coordinator is away.
+    Lasting,
+}
+
+impl Way {
+    fn of(member: &Member) -> Way {
+        let has_folder = member.server.settings.config().log.is_on;
+        let is_placed = |cluster: &Cluster| cluster.directory().shard_of_node(cluster.me).is_some();
+        match has_folder || member.server.cluster.as_ref().is_some_and(is_placed) {
+            true => Way::Lasting,
+            false => Way::Leased,
+        }
+    }
+}
+
+/// Writes the node's records.
+async fn write(member: &Member, lease: &Lease, way: Way) -> Result<(), Failure> {
+    let me = member.server.replication.me();
     let put = |name, value, lease| Change::Put { name, value, lease };
     let changes = vec![
-        put(node_name(me.node), node_value(&member.node), None),
+        put(node_name(me.node), node_value(&member.node), (way == Way::Leased).then_some(lease.id)),
         put(alive_name(me.node), alive_value(me.incarnation), Some(lease.id)),
     ];
     let transaction = Transaction { expect: Vec::new(), changes };
     member.ask(member.coordinator.transact(&transaction)).await?;
-    Ok(lease)
+    Ok(())
 }
 
-/// Keeps the lease alive until it is over.
-async fn keep_alive(member: &Member, lease: Lease) {
+/// Whether the records say that this start of the node is alive.
+fn is_seen(member: &Member) -> bool {
+    let me = member.server.replication.me();
+    let is_there =
+        |cluster: &Cluster| cluster.directory().alive.get(&me.node) == Some(&me.incarnation);
+    member.server.cluster.as_ref().is_none_or(is_there)
+}
+
+/// Keeps the lease alive until it is over, and the records there.
+async fn keep_alive(member: &Member, lease: Lease, mut way: Way) {
     let pause: Duration = lease.ttl / 3;
     loop {
         tokio::time::sleep(pause).await;
@@ -70,6 +114,11 @@ async fn keep_alive(member: &Member, lease: Lease) {
                 return;
             }
             tokio::time::sleep(PAUSE).await;
+        }
+        // An earlier start's write that came late may have replaced a record, and its lease's end removed it.
+        let wanted = Way::of(member);
+        if (wanted != way || !is_seen(member)) && write(member, &lease, wanted).await.is_ok() {
+            way = wanted;
         }
     }
 }

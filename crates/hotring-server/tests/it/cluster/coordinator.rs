@@ -1,7 +1,7 @@
 //! A coordinator on a thread of its own, and the doors by which nodes reach it. A door can be shut.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -39,8 +39,13 @@ impl Keeper {
     }
 
     pub fn door(&self) -> Door {
-        let (is_shut, panics) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
-        Door(Arc::new(Shut { embedded: self.embedded.clone(), is_shut, panics }))
+        Door(Arc::new(Shut {
+            embedded: self.embedded.clone(),
+            is_shut: Arc::default(),
+            panics: AtomicBool::default(),
+            loses: AtomicBool::default(),
+            granted: Mutex::default(),
+        }))
     }
 
     pub fn directory(&self) -> Directory {
@@ -48,6 +53,11 @@ impl Keeper {
         let records = snapshot.records.iter();
         let records = records.map(|record| (&record.name[..], record.revision, &record.value[..]));
         Directory::read(records).unwrap()
+    }
+
+    /// Whether a lease lives; it then lives for its whole length again.
+    pub fn keeps(&self, lease: LeaseId) -> bool {
+        self.runtime.block_on(self.embedded.keep_alive(lease)).is_ok()
     }
 
     pub fn transact(&self, transaction: Transaction) -> Result<Outcome, Failure> {
@@ -85,6 +95,17 @@ impl Door {
         self.0.panics.store(true, Ordering::Relaxed);
     }
 
+    /// The node's next transaction takes effect without an answer.
+    pub fn lose_answer_once(&self) {
+        // ORDERING: Relaxed, as above.
+        self.0.loses.store(true, Ordering::Relaxed);
+    }
+
+    /// The leases that the node got.
+    pub fn granted(&self) -> Vec<LeaseId> {
+        self.0.granted.lock().unwrap().clone()
+    }
+
     pub fn coordinator(&self) -> Arc<dyn Coordinator> {
         self.0.clone()
     }
@@ -94,6 +115,8 @@ struct Shut {
     embedded: Embedded,
     is_shut: Arc<AtomicBool>,
     panics: AtomicBool,
+    loses: AtomicBool,
+    granted: Mutex<Vec<LeaseId>>,
 }
 
 impl Shut {
@@ -139,11 +162,24 @@ impl Coordinator for Shut {
     fn transact<'a>(&'a self, transaction: &'a Transaction) -> Reply<'a, Outcome> {
         // ORDERING: Relaxed, as above.
         assert!(!self.panics.swap(false, Ordering::Relaxed), "the planted panic");
-        self.pass(self.embedded.transact(transaction))
+        // ORDERING: Relaxed, as above.
+        let loses = self.loses.swap(false, Ordering::Relaxed);
+        let done = self.pass(self.embedded.transact(transaction));
+        Box::pin(async move {
+            match done.await {
+                Ok(_) if loses => Err(Failure::Unknown("the answer is lost".to_string())),
+                done => done,
+            }
+        })
     }
 
     fn grant(&self, ttl: Duration) -> Reply<'_, Lease> {
-        self.pass(self.embedded.grant(ttl))
+        let granted = self.pass(self.embedded.grant(ttl));
+        Box::pin(async move {
+            let lease = granted.await?;
+            self.granted.lock().unwrap().push(lease.id);
+            Ok(lease)
+        })
     }
 
     fn keep_alive(&self, lease: LeaseId) -> Reply<'_, ()> {
