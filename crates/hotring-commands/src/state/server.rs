@@ -280,7 +280,9 @@ impl Server {
     pub(super) fn take_over_locked(&self, from: TakeOver, session: &mut Session) {
         let Some(log) = self.persist.durability.stream() else { return };
         let epoch = from.epoch.0;
-        self.replication.take_over(session, from, log);
+        if !self.replication.take_over(session, from, log) {
+            return;
+        }
         self.serve_as_primary(session);
         tracing::warn!(epoch, "this server is the primary of its data");
     }

@@ -44,6 +44,10 @@ pub(crate) const HALF_RECEIVED: &str = "ERR this replica has received only a par
 const BELOW_A_REPLICA: &str = "ERR the data of this server came by a replica: no in-sync-replicas waited for it, and it may lack acknowledged \
      writes. Promote a replica of the primary, or this one with REPLICAOF NO ONE FORCE";
 
+/// Why a replica with a log that is ahead of its data does not become a primary.
+const UNEVEN_LOG: &str = "ERR the log of this replica does not end with the last record that it has applied. Let it link to its primary or \
+     restart it, and try again";
+
 /// Why a replica of a Redis does not become a primary.
 pub(crate) const UNFINISHED_COPY: &str = "ERR the copy of the primary's data is unfinished: most keys may be missing. Follow a primary until it is complete, \
      or keep what is there with REPLICAOF NO ONE FORCE";
@@ -401,7 +405,9 @@ impl Replication {
         match (taken, log) {
             (Some(from), Some(log)) if has_history => {
                 begin_numbers(session, from.told);
-                roles.take_over(*from, log);
+                if !roles.take_over(*from, log) {
+                    return Err(UNEVEN_LOG);
+                }
             }
             _ => roles.be_alone(log.map_or(0, Log::handed)),
         }
@@ -449,13 +455,14 @@ impl Replication {
         self.roles().writes() == Writes::Paused
     }
 
-    /// Becomes a primary by a handover, at a moment without writes.
-    pub(super) fn take_over(&self, session: &mut Session, from: TakeOver, log: &Log) {
+    /// Becomes a primary by a handover, at a moment without writes. False if this server stays a replica.
+    pub(super) fn take_over(&self, session: &mut Session, from: TakeOver, log: &Log) -> bool {
         self.mark_from_now(session);
         begin_numbers(session, from.told);
         let mut roles = self.roles();
-        roles.take_over(from, log);
+        let has_begun = roles.take_over(from, log);
         self.publish_writes(roles.writes());
+        has_begun
     }
 
     /// Runs `f` on the machine of a replica with the time; None if this server is none.
