@@ -120,7 +120,7 @@ impl Server {
             memcached: parts.memcached,
             observe: Observe::new(config, parts.store.notings()),
             persist: Persist::new(config),
-            replication: Replication::new(config, parts.names, clock::monotonic()),
+            replication: Replication::new(config, parts.names),
             cluster: parts.node.map(Cluster::new),
             reign: parts.reign,
             tasks: Tasks::default(),

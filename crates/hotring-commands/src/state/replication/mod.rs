@@ -11,7 +11,7 @@ pub mod tail;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hotring_cluster::{
     FailoverRefused, Held, Hello, Identity, NodeId, Replica, Stamp, StoreId, TakeOver, ToPrimary,
@@ -79,7 +79,8 @@ pub struct Counts {
 pub struct Replication {
     pub counts: Counts,
     is_replica: AtomicBool,
-    started: Instant,
+    /// The time since the boot at which the roles' time began.
+    started: Duration,
     /// The time up to which clients may be answered, in milliseconds since `started`; the maximum without a limit.
     answers_until: Arc<AtomicU64>,
     /// What writes get, as a [`Writes`].
@@ -106,7 +107,8 @@ pub struct Replication {
 }
 
 impl Replication {
-    pub(super) fn new(config: &Config, names: Names, started: Instant) -> Self {
+    pub(super) fn new(config: &Config, names: Names) -> Self {
+        let started = clock::since_boot();
         let source = config.replication.source.clone().map(Arc::new);
         let asks = Arc::new(Notify::new());
         let is_recorded = config.replication.is_recorded();
@@ -171,7 +173,10 @@ impl Replication {
         // ORDERING: Relaxed, see `Roles::publish`.
         match self.answers_until.load(Ordering::Relaxed) {
             u64::MAX => true,
-            until => self.started.elapsed().as_millis() < u128::from(until),
+            until => {
+                let now = clock::since_boot().saturating_sub(self.started);
+                now.as_millis() < u128::from(until)
+            }
         }
     }
 
@@ -580,11 +585,7 @@ mod tests {
 
     #[test]
     fn a_change_of_the_source_is_seen_even_if_it_is_the_same() {
-        let replication = Replication::new(
-            &Config::default(),
-            Names::unconnected(),
-            crate::host::clock::monotonic(),
-        );
+        let replication = Replication::new(&Config::default(), Names::unconnected());
         let mut watched = replication.watch_source();
         assert!(!replication.is_replica() && replication.source().is_none());
         for _ in 0..2 {

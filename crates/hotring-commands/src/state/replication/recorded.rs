@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn no_epoch_begins_inside_the_log() {
         let Names { me, store, .. } = Names::unconnected();
-        let mut roles = Roles::new(me, store, clock::monotonic(), None);
+        let mut roles = Roles::new(me, store, clock::since_boot(), None);
         let log = Log::new(4, AckWhen::Written, 1 << 20);
         roles.become_replica(log.handed(), false, Some(&log));
         let mut records = Records::new();

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hotring_cluster::{
     FailoverEnd, FailoverRefused, Feed, Held, Hello, Identity, Kept, Moment, NodeId, Origin,
@@ -19,6 +19,7 @@ use sha1::{Digest, Sha1};
 use super::attached::{Attached, ReplicaStatus};
 use super::codec::epochs_to_bytes;
 use super::recorded::Desk;
+use crate::host::clock;
 use crate::settings::config::{ReplicationSettings, Source};
 
 /// The name under which a replica is known here: that of the address at which it listens. Operators name replicas by
@@ -57,7 +58,8 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub struct Roles {
     pub(super) me: Identity,
-    started: Instant,
+    /// The time since the boot at which this time began.
+    started: Duration,
     pub(super) role: Role,
     attached: Vec<Attached>,
     /// The replicas for which replies wait by name, and whether replies wait for any.
@@ -79,7 +81,7 @@ impl Roles {
     pub(super) fn new(
         me: Identity,
         store: StoreId,
-        started: Instant,
+        started: Duration,
         records: Option<Desk>,
     ) -> Roles {
         let history = Default::default();
@@ -183,7 +185,7 @@ impl Roles {
     }
 
     pub(super) fn now(&self) -> Moment {
-        self.started.elapsed()
+        clock::since_boot().saturating_sub(self.started)
     }
 
     /// What this server holds, if the log ends at `last`.
