@@ -10,6 +10,11 @@ use crate::state::replication::recorded::{Heard, Stand};
 use crate::state::replication::roles::node_of;
 use crate::state::server::Server;
 
+/// Why a replica cannot follow the primary of its shard.
+const UNKNOWN_PRIMARY: &str =
+    "the records have no address of its shard's primary: start that node, so that it registers";
+const PRIMARY_WITHOUT_TLS: &str = "its shard's primary has no port for TLS, and tls-replication is on here: set tls-port there, or tls-replication no here";
+
 impl Server {
     /// Takes the role that the records give to this node. To be called after each change of them, and regularly.
     pub fn take_recorded_role(&self, session: &mut Session) {
@@ -82,7 +87,10 @@ impl Server {
 
     /// The record names another node as primary.
     fn follow_recorded(&self, shard: ShardId, record: &Shard, directory: &Directory) {
-        let Some(source) = self.source_of(record, directory) else { return };
+        let source = match self.source_of(record, directory) {
+            Ok(source) => source,
+            Err(why) => return self.follow_none(why),
+        };
         let is_alone = self.replication.is_alone();
         if !is_alone && self.replication.source().as_deref() == Some(&source) {
             return;
@@ -104,12 +112,23 @@ impl Server {
         self.set_source_alone(Some(source));
     }
 
-    /// The address of a shard's primary.
-    fn source_of(&self, record: &Shard, directory: &Directory) -> Option<Source> {
-        let node = directory.node(record.primary.node)?;
+    /// The address of a shard's primary, or why there is none.
+    fn source_of(&self, record: &Shard, directory: &Directory) -> Result<Source, &'static str> {
+        let node = directory.node(record.primary.node).ok_or(UNKNOWN_PRIMARY)?;
         let is_tls = self.settings.config().replication.tls;
-        let port = if is_tls { node.tls_port? } else { node.port };
-        Some(Source { host: node.host.clone(), port })
+        let port = if is_tls { node.tls_port.ok_or(PRIMARY_WITHOUT_TLS)? } else { node.port };
+        Ok(Source { host: node.host.clone(), port })
+    }
+
+    /// The primary cannot be reached, and the one before it must not be followed any longer.
+    fn follow_none(&self, why: &str) {
+        if self.replication.source().is_some() {
+            self.set_source_alone(None);
+        }
+        if self.replication.link_status().failure.as_deref() != Some(why) {
+            tracing::error!("this replica follows no primary: {why}");
+            self.replication.update_link(|link| link.fail(why.to_string()));
+        }
     }
 
     fn set_source_alone(&self, source: Option<Source>) {

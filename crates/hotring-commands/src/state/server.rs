@@ -120,7 +120,7 @@ impl Server {
             memcached: parts.memcached,
             observe: Observe::new(config, parts.store.notings()),
             persist: Persist::new(config),
-            replication: Replication::new(config, parts.names, clock::monotonic()),
+            replication: Replication::new(config, parts.names),
             cluster: parts.node.map(Cluster::new),
             reign: parts.reign,
             tasks: Tasks::default(),
@@ -278,7 +278,9 @@ impl Server {
     pub(super) fn take_over_locked(&self, from: TakeOver, session: &mut Session) {
         let Some(log) = self.persist.durability.stream() else { return };
         let epoch = from.epoch.0;
-        self.replication.take_over(session, from, log);
+        if !self.replication.take_over(session, from, log) {
+            return;
+        }
         self.serve_as_primary(session);
         tracing::warn!(epoch, "this server is the primary of its data");
     }

@@ -11,7 +11,7 @@ pub mod tail;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hotring_cluster::{
     Epoch, FailoverRefused, Held, Hello, Identity, NodeId, Replica, Stamp, StoreId, TakeOver,
@@ -43,6 +43,10 @@ pub(crate) const HALF_RECEIVED: &str = "ERR this replica has received only a par
 /// Why a replica of a replica does not become a primary.
 const BELOW_A_REPLICA: &str = "ERR the data of this server came by a replica: no in-sync-replicas waited for it, and it may lack acknowledged \
      writes. Promote a replica of the primary, or this one with REPLICAOF NO ONE FORCE";
+
+/// Why a replica with a log that is ahead of its data does not become a primary.
+const UNEVEN_LOG: &str = "ERR the log of this replica does not end with the last record that it has applied. Let it link to its primary or \
+     restart it, and try again";
 
 /// Why a replica of a Redis does not become a primary.
 pub(crate) const UNFINISHED_COPY: &str = "ERR the copy of the primary's data is unfinished: most keys may be missing. Follow a primary until it is complete, \
@@ -76,7 +80,8 @@ pub struct Counts {
 pub struct Replication {
     pub counts: Counts,
     is_replica: AtomicBool,
-    started: Instant,
+    /// The time since the boot at which the roles' time began.
+    started: Duration,
     /// The time up to which clients may be answered, in milliseconds since `started`; the maximum without a limit.
     answers_until: Arc<AtomicU64>,
     /// What writes get, as a [`Writes`].
@@ -103,7 +108,8 @@ pub struct Replication {
 }
 
 impl Replication {
-    pub(super) fn new(config: &Config, names: Names, started: Instant) -> Self {
+    pub(super) fn new(config: &Config, names: Names) -> Self {
+        let started = clock::since_boot();
         let source = config.replication.source.clone().map(Arc::new);
         let asks = Arc::new(Notify::new());
         let is_recorded = config.replication.is_recorded();
@@ -168,7 +174,10 @@ impl Replication {
         // ORDERING: Relaxed, see `Roles::publish`.
         match self.answers_until.load(Ordering::Relaxed) {
             u64::MAX => true,
-            until => self.started.elapsed().as_millis() < u128::from(until),
+            until => {
+                let now = clock::since_boot().saturating_sub(self.started);
+                now.as_millis() < u128::from(until)
+            }
         }
     }
 
@@ -407,7 +416,9 @@ impl Replication {
         match (taken, log) {
             (Some(from), Some(log)) if has_history => {
                 begin_numbers(session, from.told);
-                roles.take_over(*from, log);
+                if !roles.take_over(*from, log) {
+                    return Err(UNEVEN_LOG);
+                }
             }
             _ => roles.be_alone(log.map_or(0, Log::handed)),
         }
@@ -455,13 +466,14 @@ impl Replication {
         self.roles().writes() == Writes::Paused
     }
 
-    /// Becomes a primary by a handover, at a moment without writes.
-    pub(super) fn take_over(&self, session: &mut Session, from: TakeOver, log: &Log) {
+    /// Becomes a primary by a handover, at a moment without writes. False if this server stays a replica.
+    pub(super) fn take_over(&self, session: &mut Session, from: TakeOver, log: &Log) -> bool {
         self.mark_from_now(session);
         begin_numbers(session, from.told);
         let mut roles = self.roles();
-        roles.take_over(from, log);
+        let has_begun = roles.take_over(from, log);
         self.publish_writes(roles.writes());
+        has_begun
     }
 
     /// Runs `f` on the machine of a replica with the time; None if this server is none.
@@ -579,11 +591,7 @@ mod tests {
 
     #[test]
     fn a_change_of_the_source_is_seen_even_if_it_is_the_same() {
-        let replication = Replication::new(
-            &Config::default(),
-            Names::unconnected(),
-            crate::host::clock::monotonic(),
-        );
+        let replication = Replication::new(&Config::default(), Names::unconnected());
         let mut watched = replication.watch_source();
         assert!(!replication.is_replica() && replication.source().is_none());
         for _ in 0..2 {

@@ -274,7 +274,7 @@ impl Roles {
                 let serves = was_claiming && primary.is_serving();
                 self.end_asking();
                 self.carry_out(log);
-                if !serves {
+                if !serves || self.tasks.contains(&Task::StepDown) {
                     return Heard::Nothing;
                 }
                 self.forget_kept();
@@ -419,5 +419,35 @@ impl Roles {
         let asked = replica.promote(now, Vec::new(), accepts_loss);
         self.go_on_with_promotion();
         asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_cluster::Epoch;
+    use hotring_log::{AckWhen, Effect, Records};
+
+    use super::super::Names;
+    use super::*;
+
+    /// Records that were applied but not yet told to the machine would have been part of the old epoch and the new one.
+    #[test]
+    fn no_epoch_begins_inside_the_log() {
+        let Names { me, store, .. } = Names::unconnected();
+        let mut roles = Roles::new(me, store, clock::since_boot(), None);
+        let log = Log::new(4, AckWhen::Written, 1 << 20);
+        roles.become_replica(log.handed(), false, Some(&log));
+        let mut records = Records::new();
+        records.push(&Effect::Epochs { history: &[] });
+        log.append(&mut records);
+        let from = |last| {
+            let (epoch, set, deposed) = (Epoch(1), Set::Named(Vec::new()), None);
+            let (history, told) = (Default::default(), Told::default());
+            TakeOver { store, history, epoch, last, committed: 0, told, set, deposed }
+        };
+        assert!(!roles.take_over(from(4), &log), "record 5 is in the log");
+        assert!(roles.replica().is_some() && log.handed() == 5);
+        assert!(roles.take_over(from(5), &log));
+        assert!(roles.primary().is_some() && log.handed() == 6);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hotring_cluster::{
     FailoverEnd, FailoverRefused, Feed, Held, Hello, Identity, Kept, Moment, NodeId, Origin,
@@ -19,6 +19,7 @@ use sha1::{Digest, Sha1};
 use super::attached::{Attached, ReplicaStatus};
 use super::codec::epochs_to_bytes;
 use super::recorded::Desk;
+use crate::host::clock;
 use crate::settings::config::{ReplicationSettings, Source};
 
 /// The name under which a replica is known here: that of the address at which it listens. Operators name replicas by
@@ -57,7 +58,8 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub struct Roles {
     pub(super) me: Identity,
-    started: Instant,
+    /// The time since the boot at which this time began.
+    started: Duration,
     pub(super) role: Role,
     attached: Vec<Attached>,
     /// The replicas for which replies wait by name, and whether replies wait for any.
@@ -79,7 +81,7 @@ impl Roles {
     pub(super) fn new(
         me: Identity,
         store: StoreId,
-        started: Instant,
+        started: Duration,
         records: Option<Desk>,
     ) -> Roles {
         let history = Default::default();
@@ -183,7 +185,7 @@ impl Roles {
     }
 
     pub(super) fn now(&self) -> Moment {
-        self.started.elapsed()
+        clock::since_boot().saturating_sub(self.started)
     }
 
     /// What this server holds, if the log ends at `last`.
@@ -250,8 +252,12 @@ impl Roles {
         self.carry_out(log);
     }
 
-    /// Becomes a primary by a promotion, in the same circumstances.
-    pub(super) fn take_over(&mut self, from: TakeOver, log: &Log) {
+    /// Becomes a primary by a promotion, in the same circumstances. False if the log does not end where the machine
+    /// believes: then this server stays a replica.
+    pub(super) fn take_over(&mut self, from: TakeOver, log: &Log) -> bool {
+        if !ends_with(log, from.last) {
+            return false;
+        }
         self.attached.clear();
         self.begin_machine();
         // The settings here name this server's replicas, from the first moment on: without any, all that there is
@@ -263,6 +269,7 @@ impl Roles {
         let primary = Primary::take_over(self.now(), self.me, self.rules, from);
         self.role = Role::Primary(Box::new(primary));
         self.carry_out(log);
+        true
     }
 
     /// Returns to the state of a server that was never part of anything.
@@ -483,13 +490,16 @@ impl Roles {
         }
     }
 
-    /// Puts the beginning of an epoch into the stream.
+    /// Puts the beginning of an epoch into the stream. Nothing serves an epoch that cannot be put where it begins.
     fn begin(&mut self, start: Start, log: &Log) {
+        if !ends_with(log, start.first - 1) {
+            self.tasks.push(Task::StepDown);
+            return;
+        }
         let epochs = self.epochs();
         let mut records = Records::new();
         records.push(&Effect::Epochs { history: &epochs });
-        let at = log.append(&mut records);
-        debug_assert!(at == start.first || at == Lsn::MAX, "{at} in place of {}", start.first);
+        log.append(&mut records);
     }
 
     /// The attached replicas.
@@ -520,6 +530,21 @@ impl Roles {
         };
         self.attached.iter().filter_map(status).collect()
     }
+}
+
+/// Whether the log ends with this record, as it must before an epoch begins: else the records between
+/// would belong to two epochs. A log that has failed for good takes no records at all.
+fn ends_with(log: &Log, last: Lsn) -> bool {
+    let end = log.handed();
+    let ends = end == last || log.trouble().is_some_and(|trouble| !trouble.is_temporary);
+    if !ends {
+        tracing::error!(
+            end,
+            last,
+            "this server does not become primary: its log does not end with the last record that it has applied"
+        );
+    }
+    ends
 }
 
 /// What a replica's link must do.

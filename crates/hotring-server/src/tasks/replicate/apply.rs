@@ -159,9 +159,7 @@ impl<'a> Follower<'a> {
         self.parsed -= done;
         self.wait_for_room().await;
         epochs.retain(|at| *at < done);
-        self.apply(&group, last, &epochs)?;
-        self.tell();
-        Ok(())
+        self.apply(&group, last, &epochs)
     }
 
     /// Waits while the own log's queue is full.
@@ -199,7 +197,10 @@ impl<'a> Follower<'a> {
         let _ = self.applier.session().take_effects();
         // The applier has verified the records. Under the same lock: whoever sees that such a record is applied must
         // find the machine in its epoch.
-        epochs.iter().try_for_each(|at| self.begin_epoch(&group[*at..]))
+        epochs.iter().try_for_each(|at| self.begin_epoch(&group[*at..]))?;
+        // Under the same lock too: a promotion that comes next must begin behind these records.
+        self.tell();
+        Ok(())
     }
 
     /// A record that states the epochs was applied.
