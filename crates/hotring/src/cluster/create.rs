@@ -5,7 +5,7 @@ use std::io::{BufRead, Write as _};
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use hotring_cluster::directory::Directory;
+use hotring_cluster::directory::{Directory, node_name, node_value};
 use hotring_cluster::{NodeId, founding_records};
 use hotring_coordinator::{Change, Outcome, Transaction};
 
@@ -128,7 +128,10 @@ fn found(records: &Records, planned: &Planned, nodes: &[NodeId]) -> Result<(), S
     let first = first.map_err(|why| format!("{why}: try again"))?;
     let expect = first.iter().map(|(name, _)| (name.clone(), 0)).collect();
     let put = |(name, value)| Change::Put { name, value, lease: None };
-    let changes = first.into_iter().map(put).collect();
+    // The records of nodes without a folder end with their leases; those of a shard's nodes must stay.
+    let placed = shards.iter().flat_map(|(_, members)| members);
+    let placed = placed.filter_map(|id| Some((node_name(*id), node_value(directory.node(*id)?))));
+    let changes = first.into_iter().chain(placed).map(put).collect();
     match records.transact(&Transaction { expect, changes })? {
         Outcome::Done(_) => Ok(()),
         Outcome::Conflict => Err("another cluster was made meanwhile".to_string()),

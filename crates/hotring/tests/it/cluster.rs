@@ -20,7 +20,10 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn serve(data: &Folder, coordinator: &str, port: &str) -> Server {
+    // A replica that a busy disk held up for a second must still be one that may take over.
+    let lags = ["--lease", "4000", "--in-sync-lag", "3000"];
     let mut command = hotring(&["serve", "--port", port, "--log", "everysec"]);
+    command.args(lags);
     Server::start(command.arg("--data").arg(&data.0).args(["--coordinator", coordinator]))
 }
 
@@ -77,6 +80,7 @@ fn a_cluster_outlives_its_primary() {
     let coordinator = nodes[0].address.clone();
     let mut stream = nodes[at].connect();
     (0..100).for_each(|n| assert_eq!(say(&mut stream, &format!("SET k{n} {n}")), "+OK"));
+    wait_until_all_in_sync(&coordinator);
     let (died, port) = (Instant::now(), nodes[at].address.rsplit_once(':').unwrap().1.to_string());
     nodes[at].signal(Signal::KILL);
     nodes[at].end();

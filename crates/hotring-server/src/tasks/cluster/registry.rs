@@ -5,10 +5,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotring_cluster::directory::{alive_name, alive_value, node_name, node_value};
+use hotring_commands::host::clock;
 use hotring_commands::state::cluster::Cluster;
 use hotring_coordinator::{Change, Failure, Lease, LeaseId, Transaction};
 
 use super::{Member, PAUSE};
+
+/// Time between two looks whether the node has got a shard.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The lease under which the node is registered.
 #[derive(Default)]
@@ -107,7 +111,11 @@ fn is_seen(member: &Member) -> bool {
 async fn keep_alive(member: &Member, lease: Lease, mut way: Way) {
     let pause: Duration = lease.ttl / 3;
     loop {
-        tokio::time::sleep(pause).await;
+        // A record that must last must not end with the lease of a node that is cut off a moment later.
+        let due = clock::monotonic() + pause;
+        while clock::monotonic() < due && Way::of(member) == way {
+            tokio::time::sleep(LOOK.min(pause)).await;
+        }
         // Whether it lives is the coordinator's word alone: one that does not answer may answer again in time.
         while let Err(failure) = member.ask(member.coordinator.keep_alive(lease.id)).await {
             if matches!(failure, Failure::Refused(_)) {

@@ -41,6 +41,7 @@ fn a_cluster_serves_once_its_records_are_there() {
 fn a_replica_takes_over_from_a_dead_primary() {
     let (keeper, mut one, other) = pair("death", Some(AckWhen::Written));
     write(&one, 0..200);
+    wait_for("the replica may take over", || all_in_sync(&keeper.directory()));
     let died = Instant::now();
     one.kill();
     wait_until_it_serves(&other);
@@ -57,6 +58,7 @@ fn a_replica_takes_over_from_a_dead_primary() {
     assert_has(&other, 0..300);
     // And the way back.
     let mut other = other;
+    wait_for("the replica may take over", || all_in_sync(&keeper.directory()));
     other.kill();
     wait_until_it_serves(&one);
     assert_has(&one, 0..300);
@@ -69,6 +71,7 @@ fn a_panic_on_the_way_to_the_coordinator_loses_no_promotion() {
     let (keeper, mut one, other) = pair("panic", None);
     write(&one, 0..20);
     other.door.panic_once();
+    wait_for("the replica may take over", || all_in_sync(&keeper.directory()));
     one.kill();
     wait_until_it_serves(&other);
     assert_has(&other, 0..20);
@@ -81,6 +84,7 @@ fn a_panic_on_the_way_to_the_coordinator_loses_no_promotion() {
 fn a_primary_that_comes_back_empty_empties_nobody() {
     let (keeper, mut one, other) = pair("empty", Some(AckWhen::Written));
     write(&one, 0..100);
+    wait_for("the replica may take over", || all_in_sync(&keeper.directory()));
     one.kill();
     one.folder.lose_all_but("node-id");
     one.start(&keeper);
@@ -114,6 +118,7 @@ fn a_primary_that_lost_nothing_goes_on_after_a_restart() {
 fn a_primary_that_a_power_cut_stopped_waits_for_another() {
     let (keeper, mut one, other) = pair("power", Some(AckWhen::Written));
     write(&one, 0..100);
+    wait_for("the replica may take over", || all_in_sync(&keeper.directory()));
     one.kill();
     one.folder.write("reign", "another-boot everysec 1\n");
     one.start(&keeper);
@@ -129,6 +134,7 @@ fn a_primary_that_a_power_cut_stopped_waits_for_another() {
 fn a_primary_whose_log_lacks_its_last_reign_waits_for_another() {
     let (keeper, mut one, other) = pair("reigns", Some(AckWhen::Written));
     write(&one, 0..100);
+    wait_for("the replica may take over", || all_in_sync(&keeper.directory()));
     one.kill();
     let epoch = keeper.directory().shards[&0].1.epoch;
     one.folder.write("reign", &format!("closed sync {}\n", epoch.0 + 2));

@@ -21,9 +21,11 @@ use coordinator::{Door, Keeper};
 /// Longest wait for anything, on a machine that does ten other things.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The usual lease, and how long a new primary may take after a death.
-const LEASE: Duration = Duration::from_secs(2);
-const FAILOVER_MAX: Duration = Duration::from_secs(3);
+/// The lease, how far a replica may be behind, and how long a new primary may take after a death. The lag is longer
+/// than usual: a replica that a busy disk held up for a second may not take over, and nothing would serve.
+const LEASE: Duration = Duration::from_secs(4);
+const IN_SYNC_LAG: Duration = Duration::from_secs(3);
+const FAILOVER_MAX: Duration = Duration::from_secs(6);
 
 /// A node: its server, its way to the coordinator, and where it keeps its data.
 struct Node {
@@ -54,6 +56,8 @@ impl Node {
         let listen = format!("127.0.0.1:{}", self.port);
         let change = |config: &mut Config| {
             config.listen = vec![listen];
+            config.replication.lease_ms = Some(LEASE.as_millis() as u64);
+            config.replication.in_sync_lag_ms = Some(IN_SYNC_LAG.as_millis() as u64);
             if let Some(settings) = settings {
                 config.log = settings;
             }
