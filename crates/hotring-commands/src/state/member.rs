@@ -40,11 +40,14 @@ impl Server {
         }
     }
 
-    /// Whether this server may take the data of this node: in a cluster only that of its shard's primary.
-    pub fn may_follow(&self, node: NodeId) -> bool {
+    /// Whether this server may take the data of this node, which says whether it leads: in a cluster only that of its
+    /// shard's primary. A primary that was refused after a restart feeds others as a replica does, and could make a
+    /// member of the in-sync set give up its data.
+    pub fn may_follow(&self, node: NodeId, leads: bool) -> bool {
         let Some(cluster) = &self.cluster else { return true };
         let directory = cluster.directory();
-        directory.shard_of_node(cluster.me).is_some_and(|(_, shard)| shard.primary.node == node)
+        let is_primary = |shard: &Shard| shard.primary.node == node;
+        leads && directory.shard_of_node(cluster.me).is_some_and(|(_, shard)| is_primary(shard))
     }
 
     /// Passes on what became of a request of a machine.
@@ -198,11 +201,12 @@ mod tests {
     fn a_node_of_a_cluster_takes_data_of_its_shards_primary_alone() {
         let parts = Parts::of_node(Options::default(), Config::default(), node(2));
         let server = Server::new(parts);
-        assert!(!server.may_follow(node(1)), "it has seen no records");
+        assert!(!server.may_follow(node(1), true), "it has seen no records");
         server.cluster.as_ref().unwrap().publish(three_shards());
-        let may_follow = [1, 2, 3, 4, 5].map(|n| server.may_follow(node(n)));
+        let may_follow = [1, 2, 3, 4, 5].map(|n| server.may_follow(node(n), true));
         assert_eq!(may_follow, [true, false, false, false, false]);
+        assert!(!server.may_follow(node(1), false), "it does not lead");
         let alone = Server::new(Parts::unconnected(Options::default(), Config::default()));
-        assert!(alone.may_follow(node(9)));
+        assert!(alone.may_follow(node(9), false));
     }
 }

@@ -48,9 +48,10 @@ pub(super) async fn follow(
             return Err(LinkError::Peer("the primary is not ready".to_string()));
         }
     };
-    if !server.may_follow(answer.from) {
+    if !server.may_follow(answer.from, answer.leads) {
         return Err(LinkError::Peer(
-            "another node than this shard's primary answers at its address: has the address changed hands?".to_string(),
+            "what answers at the address of this shard's primary is another node, or does not lead now"
+                .to_string(),
         ));
     }
     let (stamp, primary) = (answer.stamp, answer.from);
