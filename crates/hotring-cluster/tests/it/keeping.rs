@@ -2,11 +2,11 @@
 //! variants.
 
 use std::collections::BTreeMap;
-use std::panic::catch_unwind;
 use std::time::Duration;
 
+use crate::Check;
 use crate::coded::{bytes_of, read_all};
-use crate::faults::{self, Fault};
+use crate::faults::Fault;
 use crate::keeper::{BYTES_MAX, Compacted, HISTORY_MAX, Keeper, LEASES_MAX, Step, TTL_MIN};
 use crate::kept::{Change, Changed, LeaseId, Outcome, TRANSACTION_BYTES_MAX, TTL_MAX, Transaction};
 
@@ -224,9 +224,6 @@ fn bytes_that_are_no_keeper_are_refused() {
     assert!(Keeper::from_bytes(SECOND, &[&bytes[..], &[0]].concat()).is_none(), "one byte more");
 }
 
-/// A check, and the wrong variants that it finds.
-type Check = (fn(), &'static [Fault]);
-
 const CHECKS: [Check; 5] = [
     (
         a_transaction_takes_effect_as_a_whole_or_not_at_all,
@@ -245,12 +242,5 @@ fn the_keeper_follows_its_rules() {
 
 #[test]
 fn each_wrong_variant_of_the_keeper_is_found() {
-    for (check, variants) in CHECKS {
-        for &variant in variants {
-            faults::set(Some(variant));
-            let found = catch_unwind(check).is_err();
-            faults::set(None);
-            assert!(found, "{variant:?} is not found");
-        }
-    }
+    crate::assert_variants_are_found(&CHECKS);
 }

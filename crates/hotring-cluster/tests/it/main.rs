@@ -81,3 +81,18 @@ mod pair;
 mod plans;
 mod schedules;
 mod sim;
+
+/// A check, and the wrong variants that it finds.
+type Check = (fn(), &'static [faults::Fault]);
+
+/// Each wrong variant of a check must make it fail.
+fn assert_variants_are_found(checks: &[Check]) {
+    for (check, variants) in checks {
+        for &variant in *variants {
+            faults::set(Some(variant));
+            let found = std::panic::catch_unwind(check).is_err();
+            faults::set(None);
+            assert!(found, "{variant:?} is not found");
+        }
+    }
+}

@@ -1,13 +1,13 @@
 //! Slots, circle and plans: fixed examples, random clusters, and the wrong variants that these find.
 
 use std::collections::BTreeSet;
-use std::panic::catch_unwind;
 
 use crc::{CRC_16_XMODEM, Crc};
 use fastrand::Rng;
 
+use crate::Check;
 use crate::circle::{Circle, Placement, drawn};
-use crate::faults::{self, Fault};
+use crate::faults::Fault;
 use crate::plan::{Member, Move, NoPlan, Owners, balance, loads_and_shares, plan};
 use crate::slots::{SLOTS, SlotSet, slot_of};
 
@@ -379,9 +379,6 @@ fn a_thousand_shards_are_planned_quickly_and_evenly() {
     }
 }
 
-/// A check, and the wrong variants that it finds.
-type Check = (fn(), &'static [Fault]);
-
 const CHECKS: [Check; 3] = [
     (slots_are_those_of_redis, &[Fault::EmptyTag]),
     (a_join_moves_what_the_papers_figure_2_says, &[Fault::ClosedRange, Fault::NoWrap]),
@@ -395,12 +392,5 @@ fn examples_and_random_clusters_hold() {
 
 #[test]
 fn each_wrong_variant_of_slots_circle_and_plans_is_found() {
-    for (check, variants) in CHECKS {
-        for &variant in variants {
-            faults::set(Some(variant));
-            let found = catch_unwind(check).is_err();
-            faults::set(None);
-            assert!(found, "{variant:?} is not found");
-        }
-    }
+    crate::assert_variants_are_found(&CHECKS);
 }
