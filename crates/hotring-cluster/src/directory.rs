@@ -6,11 +6,13 @@
 //!   alive/ID     {"incarnation":".."}           its present start, under the lease that it keeps
 //!   shards/N     {"epoch":..,"primary":..,..}   a primary, its in-sync set, its replicas
 //!   slots        {"N":"0-5460,..",..}           the owner of each slot
+//!   moves/ID     {"from":1,"to":2,"slots":..}  slots that are to change their owner, until they have
 //! ```
 //! The values are JSON, so that an operator can read them with the coordinator's own tools.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -37,6 +39,20 @@ pub struct Node {
     pub weight: u32,
 }
 
+/// The number of a move of slots.
+pub type MoveId = u64;
+
+/// A move of slots that is wanted or under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The shard that gives the slots.
+    pub from: ShardId,
+    /// The shard that gets them.
+    pub to: ShardId,
+    /// The slots.
+    pub slots: SlotSet,
+}
+
 /// All records of a cluster at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
@@ -52,6 +68,8 @@ pub struct Directory {
     pub slots_revision: Revision,
     /// The table of slots.
     pub owners: Owners,
+    /// The moves of slots that are wanted or under way.
+    pub moves: BTreeMap<MoveId, (Revision, Wanted)>,
 }
 
 /// A record that cannot be read. Its cluster must not be changed before an operator has looked at it.
@@ -82,6 +100,14 @@ struct ShardText {
     replicas: Vec<String>,
 }
 
+/// The text of [`Wanted`].
+#[derive(Serialize, Deserialize)]
+struct WantedText {
+    from: ShardId,
+    to: ShardId,
+    slots: String,
+}
+
 #[derive(Serialize, Deserialize)]
 struct AliveText {
     incarnation: String,
@@ -110,6 +136,11 @@ pub fn alive_name(id: NodeId) -> String {
 /// The name of a shard's record.
 pub fn shard_name(shard: ShardId) -> String {
     format!("shards/{shard}")
+}
+
+/// The name of a move's record.
+pub fn move_name(id: MoveId) -> String {
+    format!("moves/{id}")
 }
 
 /// The value of the record that says which cluster this is.
@@ -145,6 +176,12 @@ pub fn slots_value(owners: &Owners) -> Vec<u8> {
     let text: BTreeMap<ShardId, String> =
         sets(owners).into_iter().map(|(shard, slots)| (shard, slots.to_string())).collect();
     json(&text)
+}
+
+/// The value of a move's record.
+pub fn move_value(wanted: &Wanted) -> Vec<u8> {
+    let Wanted { from, to, slots } = wanted;
+    json(&WantedText { from: *from, to: *to, slots: slots.to_string() })
 }
 
 /// The slots of each shard that has any.
@@ -194,8 +231,10 @@ impl Directory {
                 self.alive.insert(node_id(id)?, incarnation(&text.incarnation)?);
             }
             Some(("shards", number)) => {
-                let number = number.parse().map_err(|_| "its name has no number".to_owned())?;
-                self.shards.insert(number, (revision, shard_of(value)?));
+                self.shards.insert(parse_number(number)?, (revision, shard_of(value)?));
+            }
+            Some(("moves", number)) => {
+                self.moves.insert(parse_number(number)?, (revision, wanted_of(value)?));
             }
             _ => {}
         }
@@ -230,6 +269,10 @@ fn parse<T: DeserializeOwned>(value: &[u8]) -> Result<T, String> {
     serde_json::from_slice(value).map_err(|error| error.to_string())
 }
 
+fn parse_number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "its name has no number".to_owned())
+}
+
 fn node_id(text: &str) -> Result<NodeId, String> {
     NodeId::parse(text).ok_or_else(|| format!("'{text}' is no node: 40 hexadecimal digits"))
 }
@@ -256,6 +299,15 @@ fn shard_of(value: &[u8]) -> Result<Shard, String> {
         in_sync: node_ids(&text.in_sync)?,
         replicas: node_ids(&text.replicas)?,
     })
+}
+
+fn wanted_of(value: &[u8]) -> Result<Wanted, String> {
+    let WantedText { from, to, slots } = parse(value)?;
+    let slots: SlotSet = slots.parse().map_err(|bad| format!("{bad}"))?;
+    match slots.is_empty() || from == to {
+        true => Err("it moves nothing".to_owned()),
+        false => Ok(Wanted { from, to, slots }),
+    }
 }
 
 fn owners_of(value: &[u8]) -> Result<Owners, String> {
@@ -334,6 +386,9 @@ mod tests {
             ("slots", r#"{"1":"0-5","2":"5-9"}"#, "two owners"),
             ("slots", r#"{"1":"16384"}"#, "not a slot"),
             ("cluster", "", "EOF"),
+            ("moves/x", "{}", "no number"),
+            ("moves/1", r#"{"from":1,"to":1,"slots":"0"}"#, "moves nothing"),
+            ("moves/1", r#"{"from":1,"to":2,"slots":""}"#, "moves nothing"),
         ];
         for (name, value, why) in bad {
             let error = Directory::read([(name, 1, value.as_bytes())]).unwrap_err().to_string();

@@ -20,12 +20,14 @@
 
 mod incoming;
 mod outgoing;
+mod records;
 
 use crate::ids::{Epoch, Lsn};
 use crate::records::Revision;
 
 pub use incoming::{Act as IncomingAct, Incoming};
 pub use outgoing::{Act as OutgoingAct, GivenUp, Outgoing, Pace};
+pub use records::{commit, view};
 
 /// One attempt at a move. A later one is greater: a new primary of the source has a higher epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
