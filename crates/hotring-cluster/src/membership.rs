@@ -13,7 +13,11 @@ impl Primary {
         let is_ready = |node: NodeId| self.is_within(now, node, self.rules.in_sync_lag);
         let has_time = |node: &NodeId| now < self.grace && self.deposed != Some(*node);
         let is_fit = |node: &NodeId| !self.unfit.contains(node);
-        let stays = |node: &NodeId| is_fit(node) && (has_time(node) || is_ready(*node));
+        // It gets no beats meanwhile, and could not become primary from outside of the set.
+        let heir = self.handed.as_ref().filter(|handed| handed.is_open).map(|handed| handed.to);
+        let stays = |node: &NodeId| {
+            is_fit(node) && (has_time(node) || heir == Some(*node) || is_ready(*node))
+        };
         let mut wanted: Vec<NodeId> = record.in_sync.iter().copied().filter(stays).collect();
         for follower in self.feed.followers() {
             let node = follower.id.node;

@@ -292,6 +292,50 @@ fn a_start_that_the_record_promoted_goes_on_only_if_it_began() {
     assert!(!began(6), "what it acknowledged as a replica may not be in its log");
 }
 
+/// A pair whose primary has the record of a shard, past the time in which a silent member is excused.
+fn recorded_pair() -> Pair {
+    let mut pair = Pair::new(vec![]);
+    let shard = |primary| {
+        let (epoch, nodes) = (Epoch(2), vec![node(2)]);
+        Shard { epoch, promoted: Epoch(1), primary, in_sync: nodes.clone(), replicas: nodes }
+    };
+    let kept = kept(&first_epoch(), 10, true);
+    pair.primary = Primary::start(pair.now, me(1, 2), Rules::default(), kept, Origin::Recorded(4));
+    pair.primary.outcome(pair.now, Outcome::Records(vec![(4, 3, shard(me(1, 1)))]));
+    pair.primary.outcome(pair.now, Outcome::Done(4));
+    pair.replica =
+        Replica::new(pair.now, me(2, 4), Rules::default(), Some(4), held(&first_epoch(), 10));
+    pair.attach();
+    pair.apply(11);
+    (0..20).for_each(|_| pair.tick(250));
+    assert!(pair.replica.is_in_sync());
+    pair.told.clear();
+    pair
+}
+
+/// The primary used to take it for silent at once, and the record lost it before it could claim the role: unless the
+/// primary had begun a moment before, an orderly end left the shard alone until the node was back.
+#[test]
+fn a_replica_that_takes_over_stays_in_the_set_for_a_lease() {
+    let mut pair = recorded_pair();
+    pair.primary.fail_over(pair.now, None, None, false).unwrap();
+    pair.primary.paused(pair.now, 11);
+    let acts = pair.primary.acts();
+    assert!(matches!(acts[..], [Act::PauseWrites, Act::Send(_, ToReplica::Handover(_))]));
+    let lease = Rules::default().lease;
+    let end = pair.now + lease;
+    while pair.now < end {
+        let acts = pair.primary.acts();
+        assert!(!acts.iter().any(|act| matches!(act, Act::Ask(_))), "{acts:?}");
+        pair.now += at(50);
+        pair.primary.tick(pair.now, Told::default());
+    }
+    // From here on it is not waited for.
+    pair.primary.tick(pair.now, Told::default());
+    let acts = pair.primary.acts();
+    assert!(acts.iter().any(|act| matches!(act, Act::Ask(Request::Transact(_)))), "{acts:?}");
+}
+
 #[test]
 fn a_handover_is_taken_up_once() {
     let mut pair = in_sync_pair();
