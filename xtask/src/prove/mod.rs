@@ -2,6 +2,7 @@
 //! order of its steps, sanitizers check its memory, decoders get random input, servers are killed
 //! and loaded, and client libraries of several languages talk to a server.
 
+mod nemesis;
 mod sanitizers;
 
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ const PROOFS: &[Proof] = &[
     ("differential", differential),
     ("faults", faults),
     ("coordinator", coordinator),
+    ("nemesis", nemesis::nemesis),
     ("fuzzing", fuzzing),
     ("torture", torture),
     ("crashes", crashes),
