@@ -27,6 +27,9 @@ const (
 	clientsOf   = 6
 )
 
+// long is the value of keys that are written once: enough of them fill files.
+var long = strings.Repeat("1", 2000)
+
 // Time between two operations of a client, and the longest time for an answer, and the
 // time between two looks at where the slots are.
 const (
@@ -98,10 +101,19 @@ func (g *group) tell(line string) {
 }
 
 func (g *group) write(op Op) {
+	op.New, op.Value = abridged(op.New), abridged(op.Value)
 	text, _ := json.Marshal(op)
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	_, _ = g.out.Write(append(text, '\n'))
+}
+
+// abridged is the same text for each long value, so that histories stay small.
+func abridged(value string) string {
+	if value == long {
+		return "1"
+	}
+	return value
 }
 
 func (g *group) begin(round string) {
@@ -142,7 +154,7 @@ func (g *group) client(number int, round string, ends *atomic.Bool) {
 	}
 	values := map[string]string{}
 	for n := 0; !ends.Load(); n++ {
-		op := Op{Client: number, Kind: "once", Key: fmt.Sprintf("r%s:once:%d:%d", round, number, n), New: "1"}
+		op := Op{Client: number, Kind: "once", Key: fmt.Sprintf("r%s:once:%d:%d", round, number, n), New: long}
 		if n%4 != 0 && len(keys) > 0 {
 			key := keys[random.Intn(len(keys))]
 			op = choose(random, number, key, values[key])

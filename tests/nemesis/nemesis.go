@@ -163,6 +163,14 @@ func (n *Nemesis) paused(pick func() (int, error)) (func() error, error) {
 	return func() error { n.system.nodes[node].signal(syscall.SIGCONT); return nil }, nil
 }
 
+func (n *Nemesis) filled(pick func() (int, error)) (func() error, error) {
+	node, err := pick()
+	if err != nil {
+		return nil, err
+	}
+	return n.system.fill(node)
+}
+
 // faults are all kinds for this system.
 func (n *Nemesis) faults() []Fault {
 	all := []Fault{
@@ -171,6 +179,8 @@ func (n *Nemesis) faults() []Fault {
 		{"end a primary", true, outage, func(n *Nemesis) (func() error, error) { return n.ended(n.primary, syscall.SIGTERM) }},
 		{"stop a primary", true, outage, func(n *Nemesis) (func() error, error) { return n.paused(n.primary) }},
 		{"stop a primary shortly", false, short, func(n *Nemesis) (func() error, error) { return n.paused(n.primary) }},
+		{"fill a primary's disk", false, outage, func(n *Nemesis) (func() error, error) { return n.filled(n.primary) }},
+		{"fill a replica's disk", false, outage, func(n *Nemesis) (func() error, error) { return n.filled(n.replica) }},
 		{"cut off a primary", true, outage, (*Nemesis).cutOff},
 		{"lose what a primary sends", true, outage, (*Nemesis).mute},
 		{"lose what a primary gets", true, outage, (*Nemesis).deafen},

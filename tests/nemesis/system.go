@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -91,6 +92,8 @@ type System struct {
 	nodes   []*Process
 	// The members of etcd, if the system has a coordinator.
 	etcd []*Process
+	// The folders of the nodes, each a file system of its own.
+	disks []string
 }
 
 func (s *System) stop() {
@@ -98,6 +101,40 @@ func (s *System) stop() {
 		process.signal(syscall.SIGCONT)
 		process.end(syscall.SIGKILL)
 	}
+	for _, disk := range s.disks {
+		_ = syscall.Unmount(disk, syscall.MNT_DETACH)
+	}
+}
+
+// diskSize is the size of a node's file system: far more than it needs.
+const diskSize = "256m"
+
+// mount gives a node a small file system in memory.
+func (s *System) mount(node int, folder string) error {
+	disk := filepath.Join(folder, fmt.Sprintf("data-%d", node))
+	if err := os.MkdirAll(disk, 0o755); err != nil {
+		return err
+	}
+	s.disks = append(s.disks, disk)
+	return syscall.Mount("tmpfs", disk, "tmpfs", 0, "size="+diskSize)
+}
+
+// fill takes all space of a node's file system. Returns what gives it back.
+func (s *System) fill(node int) (func() error, error) {
+	name := filepath.Join(s.disks[node], "ballast")
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	block := make([]byte, 1<<16)
+	for err == nil {
+		_, err = file.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		return nil, err
+	}
+	return func() error { return os.Remove(name) }, nil
 }
 
 func (s *System) addresses() string {
@@ -227,9 +264,12 @@ func (s *System) startHotring(program, folder string) error {
 	}
 	coordinator := "etcd://" + strings.Join(endpoints, ",")
 	for node := range nodes {
+		if err := s.mount(node, folder); err != nil {
+			return err
+		}
 		s.nodes = append(s.nodes, s.process(fmt.Sprintf("node-%d", node), folder, node, program, "serve",
-			"--listen", address(node)+":7000", "--protected-mode", "no", "--threads", "1", "--log", "everysec",
-			"--data", filepath.Join(folder, fmt.Sprintf("data-%d", node)), "--coordinator", coordinator,
+			"--listen", address(node)+":7000", "--protected-mode", "no", "--threads", "1", "--log", "everysec", "--log-segment", "1M",
+			"--data", s.disks[node], "--coordinator", coordinator,
 			"--zone", fmt.Sprintf("zone-%d", node%2), "--lease", "2000", "--in-sync-lag", "1000"))
 		if err := s.nodes[node].start(); err != nil {
 			return err
@@ -284,13 +324,12 @@ func leads() error {
 
 func (s *System) startRedis(folder string) error {
 	for node := range nodes {
-		data := filepath.Join(folder, fmt.Sprintf("data-%d", node))
-		if err := os.MkdirAll(data, 0o755); err != nil {
+		if err := s.mount(node, folder); err != nil {
 			return err
 		}
 		s.nodes = append(s.nodes, s.process(fmt.Sprintf("node-%d", node), folder, node, "redis-server",
 			"--port", "7000", "--bind", address(node), "--protected-mode", "no", "--cluster-enabled", "yes",
-			"--cluster-node-timeout", "2000", "--appendonly", "yes", "--dir", data, "--save", ""))
+			"--cluster-node-timeout", "2000", "--appendonly", "yes", "--dir", s.disks[node], "--save", ""))
 		if err := s.nodes[node].start(); err != nil {
 			return err
 		}
