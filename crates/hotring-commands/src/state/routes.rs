@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hotring_cluster::directory::{Directory, Node};
-use hotring_cluster::{NodeId, SLOTS, Slot, slot_of};
+use hotring_cluster::{Epoch, NodeId, SLOTS, Slot, slot_of};
 use hotring_protocol::ArgsView;
 
 use crate::state::client::Client;
@@ -29,9 +29,11 @@ pub(crate) struct Routes {
     directory: Arc<Directory>,
     /// The slots of the own shard, one bit each.
     own: Box<[u64; SLOTS as usize / WORD]>,
-    /// Whether this node is the primary of its shard by the records.
+    /// Whether this node is the primary of its shard by the records, and in which epoch.
     is_primary: bool,
-    /// Whether the server follows a primary nevertheless: it takes over a moment later, and must not answer before.
+    epoch: Epoch,
+    /// Whether the server is not primary in that epoch nevertheless: it takes over a moment later and must not answer
+    /// before, or has these records from before it took over, and must not answer by them.
     pub follows: bool,
     /// Whether this node may answer, as of the beginning of the batch.
     pub answers: bool,
@@ -58,6 +60,7 @@ impl Routes {
             directory: Arc::default(),
             own: Box::new([0; SLOTS as usize / WORD]),
             is_primary: false,
+            epoch: Epoch(0),
             follows: false,
             answers: true,
         };
@@ -81,11 +84,18 @@ impl Routes {
     fn take(&mut self, version: u64, directory: Arc<Directory>) {
         let mine = directory.shard_of_node(self.me);
         self.is_primary = mine.is_some_and(|(_, shard)| shard.primary.node == self.me);
+        self.epoch = mine.map_or(Epoch(0), |(_, shard)| shard.epoch);
         let mine = mine.map(|(id, _)| id);
         self.own.fill(0);
         let slots = (0..SLOTS).filter(|slot| mine.is_some() && directory.owners.of(*slot) == mine);
         slots.map(usize::from).for_each(|slot| self.own[slot / WORD] |= 1 << (slot % WORD));
         (self.version, self.directory) = (version, directory);
+    }
+
+    /// The epoch of the own shard in the records.
+    #[inline]
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     /// Whether this node answers as the primary of its shard.

@@ -180,9 +180,11 @@ impl ThreadState {
         let (Some(routes), Some(cluster)) = (&mut self.locals.routes, &self.server.cluster) else {
             return;
         };
-        routes.follows = self.server.replication.is_replica();
-        routes.answers = self.server.replication.may_answer();
-        if routes.renew(cluster) {
+        let replication = &self.server.replication;
+        let is_new = routes.renew(cluster);
+        routes.follows = replication.is_replica() || !replication.leads_in(routes.epoch());
+        routes.answers = replication.may_answer();
+        if is_new {
             self.server.push.pubsub.close_misplaced(|channel| routes.serves_channel(channel));
         }
     }

@@ -44,6 +44,8 @@ impl Keeper {
             is_shut: Arc::default(),
             panics: AtomicBool::default(),
             loses: AtomicBool::default(),
+            are_late: Arc::default(),
+            before: Mutex::default(),
             granted: Mutex::default(),
         }))
     }
@@ -101,6 +103,17 @@ impl Door {
         self.0.loses.store(true, Ordering::Relaxed);
     }
 
+    /// From here on, or no longer, the node's watches show nothing.
+    pub fn delay_watches(&self, are_late: bool) {
+        // ORDERING: Relaxed, as above.
+        self.0.are_late.store(are_late, Ordering::Relaxed);
+    }
+
+    /// This transaction comes just before the node's next change of a shard's record.
+    pub fn before_next_claim(&self, transaction: Transaction) {
+        *self.0.before.lock().unwrap() = Some(transaction);
+    }
+
     /// The leases that the node got.
     pub fn granted(&self) -> Vec<LeaseId> {
         self.0.granted.lock().unwrap().clone()
@@ -116,6 +129,8 @@ struct Shut {
     is_shut: Arc<AtomicBool>,
     panics: AtomicBool,
     loses: AtomicBool,
+    are_late: Arc<AtomicBool>,
+    before: Mutex<Option<Transaction>>,
     granted: Mutex<Vec<LeaseId>>,
 }
 
@@ -138,6 +153,7 @@ impl Shut {
 /// Passes changes on while the door is open.
 async fn pass_on(
     door: Arc<AtomicBool>,
+    are_late: Arc<AtomicBool>,
     mut from: Watch,
     to: mpsc::Sender<hotring_coordinator::Changed>,
 ) {
@@ -145,6 +161,11 @@ async fn pass_on(
         // ORDERING: Relaxed, as above.
         if door.load(Ordering::Relaxed) || to.is_closed() {
             return;
+        }
+        // ORDERING: Relaxed, as above.
+        if are_late.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
         }
         match tokio::time::timeout(Duration::from_millis(20), from.recv()).await {
             Ok(Some(changed)) => drop(to.send(changed).await),
@@ -164,8 +185,14 @@ impl Coordinator for Shut {
         assert!(!self.panics.swap(false, Ordering::Relaxed), "the planted panic");
         // ORDERING: Relaxed, as above.
         let loses = self.loses.swap(false, Ordering::Relaxed);
+        let mut changes = transaction.changes.iter();
+        let claims = changes.any(|change| change.name().starts_with("shards/"));
+        let before = claims.then(|| self.before.lock().unwrap().take()).flatten();
         let done = self.pass(self.embedded.transact(transaction));
         Box::pin(async move {
+            if let Some(before) = before {
+                self.embedded.transact(&before).await?;
+            }
             match done.await {
                 Ok(_) if loses => Err(Failure::Unknown("the answer is lost".to_string())),
                 done => done,
@@ -194,7 +221,7 @@ impl Coordinator for Shut {
         Box::pin(async move {
             let from = self.pass(self.embedded.watch(after)).await?;
             let (to, watch) = mpsc::channel(16);
-            tokio::spawn(pass_on(self.is_shut.clone(), from, to));
+            tokio::spawn(pass_on(self.is_shut.clone(), self.are_late.clone(), from, to));
             Ok(watch)
         })
     }
