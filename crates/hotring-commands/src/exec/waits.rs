@@ -6,6 +6,7 @@ use hotring_store::Watched;
 use super::{Conversation, Executor};
 use crate::commands::{save, wait_for_safety};
 use crate::state::client::{Closing, Unblocked, Wait};
+use crate::state::cluster::Cluster;
 use crate::state::shown;
 
 /// Milliseconds between two checks of a write that waits because the log's queue is full.
@@ -48,6 +49,13 @@ impl Executor {
                     _ => Watched::Fired,
                 }
             }
+            Some(&Wait::Moving { version, until })
+                if now < until
+                    && self.thread.server.cluster.as_ref().map(Cluster::version)
+                        == Some(version) =>
+            {
+                Watched::Waiting { until: Some(until) }
+            }
             Some(Wait::Log) if self.thread.server.persist.durability.is_full() => {
                 Watched::Waiting { until: Some(now + FULL_PAUSE_MS) }
             }
@@ -68,7 +76,13 @@ impl Executor {
             {
                 Watched::Waiting { until: Some(now + SYNC_PAUSE_MS) }
             }
-            Some(Wait::Element { .. } | Wait::Save { .. } | Wait::Safe { .. } | Wait::Log)
+            Some(
+                Wait::Element { .. }
+                | Wait::Save { .. }
+                | Wait::Safe { .. }
+                | Wait::Moving { .. }
+                | Wait::Log,
+            )
             | None => Watched::Fired,
         }
     }
@@ -89,8 +103,10 @@ impl Executor {
         out: &mut Vec<u8>,
     ) {
         let client = &mut conversation.client;
-        let is_paused =
-            matches!(client.wait(), Some(Wait::Pause { .. } | Wait::Log | Wait::Script { .. }));
+        let is_paused = matches!(
+            client.wait(),
+            Some(Wait::Pause { .. } | Wait::Moving { .. } | Wait::Log | Wait::Script { .. })
+        );
         let saved = match client.wait() {
             Some(&Wait::Save { number, ends }) => Some((number, ends)),
             _ => None,

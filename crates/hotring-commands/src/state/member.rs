@@ -24,6 +24,7 @@ impl Server {
         if loading.is_on() && !loading.is_unfinished_copy() {
             return;
         }
+        self.renew_grounds(session);
         let directory = cluster.directory();
         let Some((shard, record)) = directory.shard_of_node(cluster.me) else {
             if self.replication.source().is_some() {

@@ -325,6 +325,17 @@ impl Client {
         ended
     }
 
+    /// Opens a transaction again that has ended without an effect.
+    pub(crate) fn begin_transaction_again(
+        &mut self,
+        queue: Box<Queue>,
+        watched: Vec<Arc<KeyState>>,
+    ) {
+        self.transaction.put_back(queue, watched);
+        self.publish_transaction();
+        self.publish_watched();
+    }
+
     /// Publishes the watched keys.
     pub(crate) fn publish_watched(&self) {
         self.shared.show_watched(&self.transaction.watched);

@@ -256,7 +256,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             Course::FullCopy => {
                 // ORDERING: Relaxed, a figure.
                 self.server.replication.counts.full.fetch_add(1, Ordering::Relaxed);
-                self.copy = Some(copy::start(self.server)?);
+                self.copy = Some(copy::start(self.server, None)?);
             }
         }
         Ok(())

@@ -8,7 +8,7 @@
 //! The state that others see is in `hotring_commands::state::replication`.
 
 mod apply;
-mod copy;
+pub(in crate::tasks) mod copy;
 pub(crate) mod dial;
 pub(crate) mod feed;
 mod follow;
