@@ -17,6 +17,7 @@ pub(crate) mod greet;
 mod redis;
 mod repair;
 mod seed;
+pub(in crate::tasks) mod stream;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
