@@ -107,8 +107,8 @@ impl Incoming {
         }
     }
 
-    /// A watch has seen that the move has no record any more. No transaction of a present attempt can still take effect:
-    /// it expects that record.
+    /// A watch has seen that the move has no record any more. No transaction of a present attempt can still take
+    /// effect: it expects that record.
     pub fn record_gone(&mut self) {
         if let Some(attempt) = self.importing() {
             self.acts.push(Act::Send(ToSource::NotReady(attempt)));

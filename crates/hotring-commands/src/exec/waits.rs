@@ -1,11 +1,13 @@
 //! Checks and ends the waits of connections: for a key, a pause, a script, the log or a snapshot.
 
+use std::borrow::Cow;
+
 use hotring_protocol::Writer;
 use hotring_store::Watched;
 
 use super::{Conversation, Executor};
 use crate::commands::{save, wait_for_safety};
-use crate::state::client::{Closing, Unblocked, Wait};
+use crate::state::client::{Client, Closing, Unblocked, Wait};
 use crate::state::cluster::Cluster;
 use crate::state::shown;
 
@@ -35,6 +37,10 @@ pub enum WaitEnd {
 impl Executor {
     /// Checks whether the event that the conversation waits for has happened.
     pub fn poll_wait(&mut self, conversation: &Conversation, now: u64) -> Watched {
+        if self.thread.locals.routes.is_some() && self.moved(&conversation.client, true).is_some() {
+            // Fails if an element is on its way.
+            conversation.client.shared.unblock(Unblocked::Moved);
+        }
         match conversation.client.wait() {
             Some(Wait::Key { watch, .. }) => self.thread.store.poll_watch(watch, now),
             Some(Wait::Element { blocked, .. }) if blocked.served().is_none() => {
@@ -87,6 +93,20 @@ impl Executor {
         }
     }
 
+    /// The error that sends a client that waits for keys to their new owner, if they are no longer of this shard. With
+    /// `looks` other records may have come.
+    fn moved(&mut self, client: &Client, looks: bool) -> Option<Cow<'static, str>> {
+        if looks && matches!(client.wait(), Some(Wait::Key { .. } | Wait::Element { .. })) {
+            self.thread.refresh_config();
+        }
+        let routes = self.thread.locals.routes.as_ref()?;
+        match client.wait()? {
+            Wait::Key { watch, .. } => routes.moved([watch.key()].into_iter(), client),
+            Wait::Element { entry: Some(entry), .. } => routes.moved(entry.keys(), client),
+            _ => None,
+        }
+    }
+
     /// Appends the messages that have arrived. They wait for the writes that they show, as replies do.
     pub fn fetch_messages(&mut self, conversation: &Conversation, out: &mut Vec<u8>) {
         if conversation.client.fetch_messages(out) {
@@ -126,6 +146,11 @@ impl Executor {
             let last = self.thread.store.last_record_of_watch(watch);
             self.thread.store.note_logged(last);
         }
+        let moved = match client.shared.unblocked() {
+            Some(Unblocked::Moved) => self.moved(&conversation.client, false),
+            _ => None,
+        };
+        let client = &mut conversation.client;
         client.has_waited_for_script = matches!(client.wait(), Some(Wait::Script { .. }));
         let unblocked = client.end_wait(now);
         if is_paused {
@@ -141,6 +166,11 @@ impl Executor {
             if let Some(error) = save::end_wait(&self.thread.server, client, saved, &mut reply) {
                 self.thread.shared().counters.error(&error);
             }
+            return client.end_request(None, start, out);
+        }
+        if let Some(moved) = moved.filter(|_| unblocked == Some(Unblocked::Moved)) {
+            self.thread.shared().counters.error(&moved);
+            reply.error(moved.as_bytes());
             return client.end_request(None, start, out);
         }
         if unblocked == Some(Unblocked::Demoted)

@@ -8,12 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use hotring_cluster::directory::{Directory, MoveId};
 use hotring_cluster::{NodeId, SLOTS, SlotSet, slot_of};
 use hotring_store::{Grounds, Standing};
+use tokio::sync::Notify;
+
+use crate::state::moves::Moves;
 
 /// The shared state of a node of a cluster.
-#[derive(Debug)]
 pub struct Cluster {
     /// This node.
     pub me: NodeId,
+    /// The moves of slots that come here.
+    pub moves: Arc<Moves>,
+    published: Notify,
     served: RwLock<Served>,
     version: AtomicU64,
     /// Whoever changes the grounds of the store holds this.
@@ -53,6 +58,8 @@ impl Cluster {
     pub fn new(me: NodeId) -> Self {
         Cluster {
             me,
+            moves: Arc::default(),
+            published: Notify::new(),
             served: RwLock::default(),
             version: AtomicU64::new(1),
             changing: Mutex::default(),
@@ -64,6 +71,11 @@ impl Cluster {
     /// Replaces the records that commands see.
     pub fn publish(&self, directory: Directory) {
         self.change(|served| served.directory = Arc::new(directory));
+    }
+
+    /// Waits until other records are published. One thread at a time must wait.
+    pub async fn published(&self) {
+        self.published.notified().await;
     }
 
     /// The records as last seen.
@@ -81,6 +93,8 @@ impl Cluster {
         let result = change(&mut served);
         // ORDERING: Release, pairs with `version`: whoever sees the number finds the change.
         self.version.fetch_add(1, Ordering::Release);
+        drop(served);
+        self.published.notify_one();
         result
     }
 

@@ -13,6 +13,7 @@ use hotring_protocol::ArgsView;
 
 use crate::state::client::Client;
 use crate::state::cluster::{Cluster, Served};
+use crate::state::moves::Moves;
 use crate::table::{CommandId, Spec};
 
 /// Bits of one word of the table.
@@ -24,12 +25,16 @@ type Bits = [u64; SLOTS as usize / WORD];
 /// The error of a node that may not answer now.
 const UNANSWERED: &str = "CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet";
 
+/// The error of a slot that the table may already give to this shard. The old owner would send the client here.
+const EXPECTED: &str = "TRYAGAIN This slot is about to be served here";
+
 /// The table of slots as one thread knows it.
 pub(crate) struct Routes {
     me: NodeId,
     /// The number of the publication; 0 before the first look.
     version: u64,
     directory: Arc<Directory>,
+    moves: Arc<Moves>,
     /// The version of the store's grounds that goes with it.
     pub grounds: u64,
     /// The slots of the own shard.
@@ -67,6 +72,7 @@ impl Routes {
             me: cluster.me,
             version: 0,
             directory: Arc::default(),
+            moves: cluster.moves.clone(),
             grounds: 0,
             own: Box::new([0; SLOTS as usize / WORD]),
             free: Box::new([0; SLOTS as usize / WORD]),
@@ -248,12 +254,28 @@ impl Routes {
         let queue = client.transaction.queue().filter(|_| spec.id == CommandId::Exec);
         let checked = match queue {
             Some(queue) => {
+                // Keys that are another shard's now may have changed there.
+                let mut watched =
+                    client.transaction.watched.iter().map(|stamp| slot_of(stamp.key()));
                 let keys = queue.commands().flat_map(|(spec, args)| spec.routing_keys_of(args));
-                self.check(keys, may_read_copy)
+                match watched.find(|slot| !self.is_own(*slot)) {
+                    Some(slot) => Err(Misplaced::Elsewhere(slot)),
+                    None => self.check(keys, may_read_copy),
+                }
             }
             None => self.place(spec, args, client),
         };
         checked.err().map(|misplaced| self.message(misplaced, client.uses_tls))
+    }
+
+    /// The error that sends a client which waits for these keys to their new owner, if another shard has them.
+    pub(crate) fn moved<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        client: &Client,
+    ) -> Option<Cow<'static, str>> {
+        let slot = keys.map(slot_of).find(|slot| !self.is_own(*slot))?;
+        Some(self.message(Misplaced::Elsewhere(slot), client.uses_tls))
     }
 
     /// The owner of the first of these keys that another shard has, for a protocol without redirections.
@@ -281,6 +303,7 @@ impl Routes {
             }
             Misplaced::Unanswered => return UNANSWERED.into(),
             Misplaced::Unserved => None,
+            Misplaced::Elsewhere(slot) if self.moves.expects(slot) => return EXPECTED.into(),
             Misplaced::Elsewhere(slot) => self.primary_of(slot).map(|node| (slot, node)),
         };
         match moved {

@@ -184,8 +184,8 @@ impl Replication {
         }
     }
 
-    /// Whether this server is primary in this epoch, as the record of its shard has it. A record of an earlier epoch may
-    /// be older than a transaction of the primary before, which gave slots away. Without records any epoch will do.
+    /// Whether this server is primary in this epoch, as the record of its shard has it. A record of an earlier epoch
+    /// may be older than a transaction of the primary before, which gave slots away. Without records any epoch will do.
     #[inline]
     pub(crate) fn leads_in(&self, epoch: Epoch) -> bool {
         // ORDERING: Relaxed, see `Roles::publish`.

@@ -12,7 +12,7 @@ pub(in crate::tasks) mod copy;
 pub(crate) mod dial;
 pub(crate) mod feed;
 mod follow;
-mod frames;
+pub(in crate::tasks) mod frames;
 pub(crate) mod greet;
 mod redis;
 mod repair;

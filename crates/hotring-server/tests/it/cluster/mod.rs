@@ -4,6 +4,7 @@
 
 mod coordinator;
 mod failover;
+mod moves;
 mod registry;
 
 use std::time::{Duration, Instant};
