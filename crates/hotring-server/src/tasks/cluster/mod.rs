@@ -13,6 +13,7 @@
 pub(crate) mod connect;
 pub(crate) mod farewell;
 pub(crate) mod identity;
+pub(crate) mod moves;
 mod registry;
 mod requests;
 mod succession;
