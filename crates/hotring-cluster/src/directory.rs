@@ -7,10 +7,13 @@
 //!   shards/N     {"epoch":..,"primary":..,..}   a primary, its in-sync set, its replicas
 //!   slots        {"N":"0-5460,..",..}           the owner of each slot
 //!   moves/ID     {"from":1,"to":2,"slots":..}  slots that are to change their owner, until they have
+//!   controller   {"node":".."}                  the node that repairs shards, under the lease that it keeps
+//!   replacing/N  {"dead":"..","spare":".."}     a replica of a shard that another one is to replace
+//!   leaving/ID   {}                             a node that an operator has drained: it gets no shard by itself
 //! ```
 //! The values are JSON, so that an operator can read them with the coordinator's own tools.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -53,6 +56,15 @@ pub struct Wanted {
     pub slots: SlotSet,
 }
 
+/// A dead replica, and the one that stands in for it: one of them goes once the other is in sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replacing {
+    /// The replica that was dead.
+    pub dead: NodeId,
+    /// The other one.
+    pub spare: NodeId,
+}
+
 /// All records of a cluster at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
@@ -70,6 +82,12 @@ pub struct Directory {
     pub owners: Owners,
     /// The moves of slots that are wanted or under way.
     pub moves: BTreeMap<MoveId, (Revision, Wanted)>,
+    /// The node that repairs shards.
+    pub controller: Option<(Revision, NodeId)>,
+    /// The shards with a replica that is being replaced.
+    pub replacing: BTreeMap<ShardId, (Revision, Replacing)>,
+    /// The nodes that get no shard by themselves.
+    pub leaving: BTreeSet<NodeId>,
 }
 
 /// A record that cannot be read. Its cluster must not be changed before an operator has looked at it.
@@ -114,6 +132,18 @@ struct AliveText {
 }
 
 #[derive(Serialize, Deserialize)]
+struct ControllerText {
+    node: String,
+}
+
+/// The text of [`Replacing`].
+#[derive(Serialize, Deserialize)]
+struct ReplacingText {
+    dead: String,
+    spare: String,
+}
+
+#[derive(Serialize, Deserialize)]
 struct ClusterText {
     id: String,
 }
@@ -122,6 +152,8 @@ struct ClusterText {
 pub const CLUSTER: &str = "cluster";
 /// The name of the table of slots.
 pub const SLOT_TABLE: &str = "slots";
+/// The name of the record that says which node repairs shards.
+pub const CONTROLLER: &str = "controller";
 
 /// The name of a node's record.
 pub fn node_name(id: NodeId) -> String {
@@ -141,6 +173,16 @@ pub fn shard_name(shard: ShardId) -> String {
 /// The name of a move's record.
 pub fn move_name(id: MoveId) -> String {
     format!("moves/{id}")
+}
+
+/// The name of the record of a replica that is being replaced.
+pub fn replacing_name(shard: ShardId) -> String {
+    format!("replacing/{shard}")
+}
+
+/// The name of the record of a drained node. Its value is `{}`.
+pub fn leaving_name(id: NodeId) -> String {
+    format!("leaving/{id}")
 }
 
 /// The value of the record that says which cluster this is.
@@ -184,6 +226,17 @@ pub fn move_value(wanted: &Wanted) -> Vec<u8> {
     json(&WantedText { from: *from, to: *to, slots: slots.to_string() })
 }
 
+/// The value of the record that says which node repairs shards.
+pub fn controller_value(node: NodeId) -> Vec<u8> {
+    json(&ControllerText { node: node.to_string() })
+}
+
+/// The value of the record of a replica that is being replaced.
+pub fn replacing_value(replacing: &Replacing) -> Vec<u8> {
+    let Replacing { dead, spare } = replacing;
+    json(&ReplacingText { dead: dead.to_string(), spare: spare.to_string() })
+}
+
 /// The slots of each shard that has any.
 pub fn sets(owners: &Owners) -> BTreeMap<ShardId, SlotSet> {
     let mut of: BTreeMap<ShardId, Vec<Slot>> = BTreeMap::new();
@@ -223,6 +276,16 @@ impl Directory {
                 self.owners = owners_of(value)?;
                 self.slots_revision = revision;
             }
+            None if name == CONTROLLER => {
+                let text: ControllerText = parse(value)?;
+                self.controller = Some((revision, node_id(&text.node)?));
+            }
+            Some(("replacing", number)) => {
+                let text: ReplacingText = parse(value)?;
+                let (dead, spare) = (node_id(&text.dead)?, node_id(&text.spare)?);
+                self.replacing.insert(parse_number(number)?, (revision, Replacing { dead, spare }));
+            }
+            Some(("leaving", id)) => _ = self.leaving.insert(node_id(id)?),
             Some(("nodes", id)) => {
                 self.nodes.insert(node_id(id)?, (revision, parse(value)?));
             }
@@ -252,6 +315,11 @@ impl Directory {
         let belongs = |shard: &Shard| shard.primary.node == node || shard.replicas.contains(&node);
         let mut shards = self.shards.iter().map(|(id, (_, shard))| (*id, shard));
         shards.find(|(_, shard)| belongs(shard))
+    }
+
+    /// A node that lives and belongs to no shard.
+    pub fn is_idle(&self, id: NodeId) -> bool {
+        self.is_alive(id) && self.nodes.contains_key(&id) && self.shard_of_node(id).is_none()
     }
 
     /// The node of this name.
@@ -355,6 +423,9 @@ mod tests {
             (shard_name(4), 5, shard_value(&shard)),
             (SLOT_TABLE.into(), 6, slots_value(&owners)),
             ("later/thing".into(), 7, b"?".to_vec()),
+            (CONTROLLER.into(), 8, controller_value(one)),
+            (replacing_name(4), 9, replacing_value(&Replacing { dead: two, spare: one })),
+            (leaving_name(two), 10, b"{}".to_vec()),
         ]
     }
 
@@ -375,6 +446,10 @@ mod tests {
         assert_eq!(directory.shard_of_node(NodeId([2; 20])).unwrap().0, 4);
         assert_eq!(directory.shard_of_slot(7), None);
         assert_eq!((directory.slots_revision, directory.shards[&4].0), (6, 5));
+        assert_eq!(directory.controller, Some((8, NodeId([1; 20]))));
+        let replacing = Replacing { dead: NodeId([2; 20]), spare: NodeId([1; 20]) };
+        assert_eq!(directory.replacing[&4], (9, replacing));
+        assert!(directory.leaving.contains(&NodeId([2; 20])));
     }
 
     #[test]

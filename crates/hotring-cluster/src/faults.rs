@@ -69,6 +69,22 @@ mod variants {
         SyncBelow,
         /// A replica feeds its replicas on when its stream begins an epoch.
         FeedOverEpoch,
+        /// Someone else adds a replica to the in-sync set.
+        AddAsMember,
+        /// A primary does not take over what others have changed in its record.
+        HeedNobody,
+        /// A node gets a shard although its own record has changed.
+        PlaceTwice,
+        /// A change of a node that is no longer the controller takes effect.
+        AnyController,
+        /// A node that came back and died again counts as dead since its first death.
+        CountOn,
+        /// The dead replica leaves before the other one has anything.
+        ReplaceAtOnce,
+        /// A replacement does not look whether the shard has changed.
+        AnyShard,
+        /// A replica is replaced although it has come back.
+        AnyDeath,
         /// A move steps back although its transaction may take effect.
         StepBackUnknown,
         /// A move begins again, and an import over, without looking whether an earlier attempt is through.
@@ -134,6 +150,8 @@ mod variants {
             Self::RepairMembers,
             Self::SyncBelow,
             Self::FeedOverEpoch,
+            Self::AddAsMember,
+            Self::HeedNobody,
         ];
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::directory::{
     CLUSTER, Directory, SLOT_TABLE, cluster_value, shard_name, shard_value, slots_value,
 };
-use crate::ids::{Epoch, Identity, NodeId};
+use crate::ids::{Identity, NodeId};
 use crate::plan::Owners;
 use crate::records::{Shard, ShardId};
 
@@ -47,18 +47,29 @@ pub fn founding_records(
     let mut records =
         vec![(CLUSTER.to_owned(), cluster_value(id)), (SLOT_TABLE.to_owned(), slots_value(owners))];
     for (shard, nodes) in shards {
-        let not_alive =
-            |node: &&NodeId| !directory.is_alive(**node) || directory.node(**node).is_none();
-        if let Some(node) = nodes.iter().find(not_alive) {
-            return Err(NotFounded::NotAlive(*node));
-        }
-        let (node, replicas) = nodes.split_first().ok_or(NotFounded::Empty(*shard))?;
-        let primary = Identity { node: *node, incarnation: directory.alive[node] };
-        let (epoch, replicas) = (Epoch::default().next(), replicas.to_vec());
-        let record = Shard { epoch, promoted: epoch, primary, in_sync: Vec::new(), replicas };
+        let record = first_record(directory, *shard, nodes)?;
         records.push((shard_name(*shard), shard_value(&record)));
     }
     Ok(records)
+}
+
+/// The first record of a shard: the first node is its primary, in its present start.
+pub(crate) fn first_record(
+    directory: &Directory,
+    shard: ShardId,
+    nodes: &[NodeId],
+) -> Result<Shard, NotFounded> {
+    let not_alive =
+        |node: &&NodeId| !directory.is_alive(**node) || directory.node(**node).is_none();
+    if let Some(node) = nodes.iter().find(not_alive) {
+        return Err(NotFounded::NotAlive(*node));
+    }
+    let (node, replicas) = nodes.split_first().ok_or(NotFounded::Empty(shard))?;
+    let primary = Identity { node: *node, incarnation: directory.alive[node] };
+    // Above every epoch that the nodes may have seen: they may have been in other shards, or in this one.
+    let highest = directory.shards.values().map(|(_, shard)| shard.epoch).max();
+    let (epoch, replicas) = (highest.unwrap_or_default().next(), replicas.to_vec());
+    Ok(Shard { epoch, promoted: epoch, primary, in_sync: Vec::new(), replicas })
 }
 
 #[cfg(test)]

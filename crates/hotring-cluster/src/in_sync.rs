@@ -90,6 +90,16 @@ impl InSync {
         Ok(None)
     }
 
+    /// Someone else has changed the record. False while a change of this node is on its way: its outcome will tell.
+    pub(crate) fn learn(&mut self, at: Revision, now: &Shard) -> bool {
+        let Set::Recorded(_, revision, record) = &mut self.set else { return false };
+        if self.claim.is_some() || wrong!(HeedNobody) {
+            return false;
+        }
+        (*revision, *record) = (at, now.clone());
+        true
+    }
+
     /// The revision of the record, if there is one.
     pub(crate) fn revision(&self) -> Option<Revision> {
         match &self.set {

@@ -21,8 +21,10 @@
 
 #[macro_use]
 mod faults;
+pub mod changes;
 mod circle;
 pub mod coded;
+pub mod controller;
 pub mod directory;
 mod failover;
 mod feed;

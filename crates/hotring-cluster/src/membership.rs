@@ -80,12 +80,20 @@ impl Primary {
         }
     }
 
-    /// A watch showed this record. A primary that needs no other node learns only so that it was replaced by
-    /// force.
+    /// A watch showed this record. A primary that needs no other node learns only so that it was replaced by force, or
+    /// that replicas were added and removed: by an operator, or by the controller. It must be told until it has taken
+    /// that over.
     pub fn saw(&mut self, revision: Revision, shard: &Shard) {
         let is_later = self.in_sync.revision().is_some_and(|known| revision > known);
-        if matches!(self.state, State::Serving) && is_later && shard.primary != self.me {
-            self.supersede(shard.epoch, Some(shard.primary.node));
+        if !matches!(self.state, State::Serving) || !is_later {
+            return;
+        }
+        if shard.primary != self.me {
+            return self.supersede(shard.epoch, Some(shard.primary.node));
+        }
+        if self.in_sync.learn(revision, shard) {
+            self.settle_handover();
+            self.advance();
         }
     }
 

@@ -44,6 +44,23 @@ impl Shard {
         let epoch = self.epoch.max(highest).next();
         Shard { epoch, promoted: epoch, primary, in_sync, replicas }
     }
+
+    /// The record with one more replica. It is not in sync: only the primary knows when it has everything.
+    pub fn with_replica(&self, node: NodeId) -> Shard {
+        let mut shard = self.clone();
+        shard.replicas.push(node);
+        wrong!(AddAsMember => shard.in_sync.push(node));
+        shard
+    }
+
+    /// The record without a replica. The primary need not know of it: until then it waits for one node more than it
+    /// must.
+    pub fn without(&self, node: NodeId) -> Shard {
+        let others =
+            |nodes: &[NodeId]| nodes.iter().copied().filter(|other| *other != node).collect();
+        let (in_sync, replicas) = (others(&self.in_sync), others(&self.replicas));
+        Shard { in_sync, replicas, ..self.clone() }
+    }
 }
 
 /// If all these records have these revisions, all these are written.

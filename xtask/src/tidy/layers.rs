@@ -61,8 +61,8 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["feed", "in_sync", "plan"],
             &["directory", "kept"],
             &["coded", "founding", "moves"],
-            &["replica", "relay", "succession", "keeper"],
-            &["primary", "failover", "membership"],
+            &["replica", "relay", "succession", "keeper", "changes"],
+            &["primary", "failover", "membership", "controller"],
         ],
     ),
     // The root has the trait, which all of them implement.

@@ -5,12 +5,18 @@
 #[macro_use]
 #[path = "../../src/faults.rs"]
 mod faults;
+#[path = "../../src/changes.rs"]
+#[allow(dead_code)]
+mod changes;
 #[path = "../../src/circle.rs"]
 #[allow(dead_code)]
 mod circle;
 #[path = "../../src/coded.rs"]
 #[allow(dead_code)]
 mod coded;
+#[path = "../../src/controller.rs"]
+#[allow(dead_code)]
+mod controller;
 #[path = "../../src/directory.rs"]
 #[allow(dead_code)]
 mod directory;
@@ -20,6 +26,9 @@ mod failover;
 #[path = "../../src/feed.rs"]
 #[allow(dead_code)]
 mod feed;
+#[path = "../../src/founding.rs"]
+#[allow(dead_code)]
+mod founding;
 #[path = "../../src/history.rs"]
 #[allow(dead_code)]
 mod history;
@@ -73,6 +82,7 @@ mod slots;
 mod succession;
 
 mod chain;
+mod controlling;
 mod guards;
 mod keeping;
 mod layouts;

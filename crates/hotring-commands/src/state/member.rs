@@ -27,15 +27,13 @@ impl Server {
         self.renew_grounds(session);
         let directory = cluster.directory();
         let Some((shard, record)) = directory.shard_of_node(cluster.me) else {
-            if self.replication.source().is_some() {
-                self.set_source_alone(None);
-            }
-            return;
+            return self.leave_shard(&directory, session);
         };
         let revision = directory.shards.get(&shard).map_or(0, |(revision, _)| *revision);
         let missing = record.in_sync.iter().copied().filter(|node| !directory.is_alive(*node));
-        match self.replication.stand(revision, record, missing, log) {
+        match self.replication.stand(shard, revision, record, missing, log) {
             Some(Stand::Begins) => self.begin_to_lead(shard, revision, record, session),
+            Some(Stand::Leaves) => self.step_down(session),
             Some(Stand::Follows) => self.follow_recorded(shard, record, &directory),
             Some(Stand::Leads | Stand::Waits) | None => {}
         }
@@ -62,6 +60,18 @@ impl Server {
                 tracing::warn!("this node is the primary of its shard again");
             }
             Heard::TakesOver(from) => self.take_over_locked(*from, session),
+        }
+    }
+
+    /// No record has a place for this node. A primary goes on if nothing says that there is a cluster: then all records
+    /// are gone, and its shard's record with them.
+    fn leave_shard(&self, directory: &Directory, session: &mut Session) {
+        if self.replication.source().is_some() {
+            self.set_source_alone(None);
+        }
+        if directory.cluster.is_some() && self.replication.leave_shard() {
+            tracing::warn!("the shard of this node has ended: it is idle");
+            self.step_down(session);
         }
     }
 
@@ -95,14 +105,16 @@ impl Server {
             Ok(source) => source,
             Err(why) => return self.follow_none(why),
         };
-        let is_alone = self.replication.is_alone();
-        if !is_alone && self.replication.source().as_deref() == Some(&source) {
+        let is_placed = self.replication.is_replica_of(shard);
+        if is_placed && self.replication.source().as_deref() == Some(&source) {
             return;
         }
         let Some(log) = self.persist.durability.stream() else { return };
-        if is_alone {
+        if !is_placed {
             let _applying = self.replication.lock_applying();
-            self.replication.follow_recorded(shard, log.handed(), log);
+            // What it has may be another shard's. While the set does not count it, no node needs that.
+            let adopts = !record.in_sync.contains(&self.replication.me().node);
+            self.replication.follow_recorded(shard, adopts, log.handed(), log);
         }
         if let Err(why) = self.reign.end() {
             let why = format!("cannot note that this node follows another, so it does not: {why}");

@@ -3,6 +3,7 @@
 use hotring_index::{Entry, Key, Scrub};
 use hotring_log::Effect;
 
+use super::read::memory_of;
 use crate::container::is_present;
 use crate::gate::Hold;
 use crate::grounds::{Grounds, Standing};
@@ -28,6 +29,23 @@ impl Session {
         self.read_all(|index| {
             index.scan(cursor, count, now, |entry| {
                 view_entry_at(&entry, now, |value| f(entry.key, value));
+            })
+        })
+    }
+
+    /// As [`scan`](Self::scan), with the bytes of memory of each key and its value.
+    pub fn scan_memory(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        now: u64,
+        mut f: impl FnMut(&[u8], usize),
+    ) -> u64 {
+        self.read_all(|index| {
+            index.scan(cursor, count, now, |entry| {
+                if is_present(&entry, now) {
+                    f(entry.key, memory_of(&entry));
+                }
             })
         })
     }

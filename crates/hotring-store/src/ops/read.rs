@@ -223,9 +223,13 @@ impl Session {
 
     /// Memory of the key's item, in bytes; None if the key is absent.
     pub fn memory(&mut self, key: &[u8], now: u64) -> Option<usize> {
-        let footprint = |entry: Entry<'_>| entry.footprint + long_text::base_bytes(&entry);
-        self.peek(key, now, |entry| is_present(&entry, now).then(|| footprint(entry))).flatten()
+        self.peek(key, now, |entry| is_present(&entry, now).then(|| memory_of(&entry))).flatten()
     }
+}
+
+/// The bytes of memory of a key and its value.
+pub(super) fn memory_of(entry: &Entry<'_>) -> usize {
+    entry.footprint + long_text::base_bytes(entry)
 }
 
 /// The begin and end of a part of a string of this length. Ends out of range are clamped; an inverted range is empty.

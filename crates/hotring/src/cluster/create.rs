@@ -1,23 +1,19 @@
 //! `hotring cluster create`: makes shards of the nodes that have registered, and gives them all slots.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, Write as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use hotring_cluster::directory::{Directory, node_name, node_value};
 use hotring_cluster::{NodeId, founding_records};
 use hotring_coordinator::{Change, Outcome, Transaction};
 
-use super::file::{self, Cluster};
+use super::change::{self, Progress};
 use super::plan::{self, Planned};
+use super::present::present;
 use super::records::{Records, address_args};
 
 /// How long the nodes may take to begin their roles.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Time between two looks at the records.
-const LOOK: Duration = Duration::from_millis(200);
 
 const NOTES: &str = "\
 Start the nodes first, each with the same coordinator and cluster-name:
@@ -33,9 +29,6 @@ Exit codes: 0 if the cluster serves, or would with --dry-run; 1 if not";
 
 /// The subcommand and its flags.
 pub(super) fn cli() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
     Command::new("create")
         .about("Make a cluster of the nodes that have registered with a coordinator")
         .after_help(NOTES)
@@ -48,8 +41,7 @@ pub(super) fn cli() -> Command {
                 .value_parser(value_parser!(u32).range(1..=100))
                 .help("Nodes of a shard, its primary included"),
         )
-        .arg(flag("dry-run", "Show the shards and do nothing"))
-        .arg(flag("yes", "Do not ask"))
+        .args(change::args())
 }
 
 /// Makes the cluster.
@@ -58,17 +50,17 @@ pub(super) fn run(flags: &ArgMatches) -> Result<(), String> {
     let copies = *flags.get_one::<u32>("copies").expect("it has a default") as usize;
     let directory = records.read()?;
     let nodes = living(&directory)?;
-    let planned = plan::make(described(&directory, &nodes, copies), None)
+    let planned = plan::make(present(&directory, &nodes, copies, |_| false).cluster, None)
         .map_err(|why| format!("{why}; {} nodes are alive", nodes.len()))?;
     print!("{planned}");
-    if flags.get_flag("dry-run") {
+    if !change::agreed(flags, "Make this cluster?")? {
         return Ok(());
     }
-    if !flags.get_flag("yes") && !agrees()? {
-        return Err("nothing was changed".to_string());
-    }
     found(&records, &planned, &nodes)?;
-    wait_until_all_serve(&records)
+    match flags.get_flag("no-wait") {
+        true => Ok(()),
+        false => wait_until_all_serve(&records),
+    }
 }
 
 /// The nodes that live, if a cluster can be made of them.
@@ -89,29 +81,6 @@ fn living(directory: &Directory) -> Result<Vec<NodeId>, String> {
         println!("node {id} is not alive and is left out");
     }
     Ok(nodes)
-}
-
-/// The nodes as a description of which a plan can be made.
-fn described(directory: &Directory, nodes: &[NodeId], copies: usize) -> Cluster {
-    let described = |id: &NodeId| {
-        let node = directory.node(*id).expect("it is registered");
-        file::Node {
-            name: format!("{id} at {}:{}", node.host, node.port),
-            shard: None,
-            zone: node.zone.clone(),
-            weight: node.weight,
-            leaves: false,
-        }
-    };
-    Cluster { copies, shards: BTreeMap::new(), nodes: nodes.iter().map(described).collect() }
-}
-
-fn agrees() -> Result<bool, String> {
-    print!("Make this cluster? (yes/no) ");
-    let _ = std::io::stdout().flush();
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).map_err(|why| why.to_string())?;
-    Ok(matches!(line.trim(), "yes" | "y"))
 }
 
 /// Writes the records, if still none exists.
@@ -140,28 +109,15 @@ fn found(records: &Records, planned: &Planned, nodes: &[NodeId]) -> Result<(), S
 
 /// Waits until each shard has a primary that lives, and its replicas are in sync.
 fn wait_until_all_serve(records: &Records) -> Result<(), String> {
-    let (began, mut shown) = (Instant::now(), String::new());
-    loop {
-        let directory = records.read()?;
+    const HINT: &str = "The cluster is made, but not all of its nodes have begun: see their logs, and 'hotring cluster status'";
+    change::wait(records, Some(PATIENCE), HINT, |directory| {
         let shards = directory.shards.values();
         let in_sync: usize = shards.clone().map(|(_, shard)| shard.in_sync.len()).sum();
         let replicas: usize = shards.clone().map(|(_, shard)| shard.replicas.len()).sum();
         let dead = shards.filter(|(_, shard)| !directory.is_alive(shard.primary.node)).count();
-        let now = format!("{in_sync} of {replicas} replicas are in sync");
-        if now != shown {
-            println!("{now}");
-            shown = now;
+        match dead == 0 && in_sync == replicas {
+            true => Progress::Done("the cluster serves all slots".to_string()),
+            false => Progress::Going(format!("{in_sync} of {replicas} replicas are in sync")),
         }
-        if dead == 0 && in_sync == replicas {
-            println!("the cluster serves all slots");
-            return Ok(());
-        }
-        if began.elapsed() > PATIENCE {
-            return Err(format!(
-                "the cluster is made, but {shown} and {dead} primaries are gone: see the nodes' logs, and 'hotring \
-                 cluster status'"
-            ));
-        }
-        std::thread::sleep(LOOK);
-    }
+    })
 }

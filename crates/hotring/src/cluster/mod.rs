@@ -1,11 +1,19 @@
-//! `hotring cluster`: tries a cluster on this machine, makes one, shows its state, and plans changes.
+//! `hotring cluster`: tries a cluster on this machine, makes one, shows its state, plans changes and makes them.
 
+mod add;
+mod change;
+mod check;
 mod create;
 mod demo;
+mod drain;
+mod failover;
 mod file;
+mod moving;
 mod plan;
+mod present;
 mod records;
 mod status;
+mod talk;
 #[cfg(test)]
 mod tests;
 
@@ -53,12 +61,19 @@ pub(crate) fn cli() -> Command {
              lines of a slot, a space and a number",
         ));
     Command::new("cluster")
-        .about("Try a cluster, make one, show its state, plan its changes")
+        .about("Try a cluster, make one, show its state, change it")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(demo::cli())
         .subcommand(create::cli())
         .subcommand(status::cli())
+        .subcommand(check::cli())
+        .subcommand(add::cli())
+        .subcommand(drain::drain_cli())
+        .subcommand(drain::remove_cli())
+        .subcommand(moving::move_cli())
+        .subcommand(moving::rebalance_cli())
+        .subcommand(failover::cli())
         .subcommand(plan)
 }
 
@@ -69,6 +84,13 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
         Some(("demo", flags)) => ("demo", demo::run(flags)),
         Some(("create", flags)) => ("create", create::run(flags)),
         Some(("status", flags)) => ("status", status::run(flags)),
+        Some(("check", flags)) => ("check", check::run(flags)),
+        Some(("add", flags)) => ("add", add::run(flags)),
+        Some(("drain", flags)) => ("drain", drain::drain(flags)),
+        Some(("remove", flags)) => ("remove", drain::remove(flags)),
+        Some(("move", flags)) => ("move", moving::run(flags)),
+        Some(("rebalance", flags)) => ("rebalance", moving::rebalance(flags)),
+        Some(("failover", flags)) => ("failover", failover::run(flags)),
         _ => unreachable!("clap accepts no other subcommand"),
     };
     match done {

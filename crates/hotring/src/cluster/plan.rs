@@ -90,6 +90,11 @@ impl Planned {
         &self.shards
     }
 
+    /// The moves.
+    pub(super) fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
     /// The owner of each slot afterwards.
     pub(super) fn after(&self) -> &Owners {
         &self.after

@@ -1,6 +1,8 @@
 //! The way of the command line to a cluster's records.
 
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Arg, ArgMatches};
 use hotring_cluster::directory::Directory;
@@ -8,6 +10,7 @@ use hotring_commands::host::threads;
 use hotring_coordinator::{Coordinator, Outcome, Transaction};
 use hotring_server::Config;
 use tokio::runtime::LocalRuntime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client::PASSWORD;
 
@@ -15,6 +18,8 @@ use crate::client::PASSWORD;
 pub(super) struct Records {
     coordinator: Arc<dyn Coordinator>,
     runtime: LocalRuntime,
+    /// Ctrl-C, from the first wait on: before that it ends the command as usual.
+    interrupts: RefCell<Option<Signal>>,
 }
 
 /// The flags that name a coordinator.
@@ -51,7 +56,7 @@ impl Records {
         }
         let coordinator = hotring_server::coordinator(&config).map_err(|why| why.to_string())?;
         let runtime = threads::event_loop().map_err(|why| why.to_string())?;
-        Ok(Records { coordinator, runtime })
+        Ok(Records { coordinator, runtime, interrupts: RefCell::default() })
     }
 
     /// All records.
@@ -69,5 +74,18 @@ impl Records {
     pub(super) fn transact(&self, transaction: &Transaction) -> Result<Outcome, String> {
         let done = self.runtime.block_on(self.coordinator.transact(transaction));
         done.map_err(|why| format!("{why}. See 'hotring cluster status' for what became of it"))
+    }
+
+    /// Waits, and tells whether Ctrl-C has come meanwhile.
+    pub(super) fn is_interrupted(&self, wait: Duration) -> Result<bool, String> {
+        let mut interrupts = self.interrupts.borrow_mut();
+        self.runtime.block_on(async {
+            if interrupts.is_none() {
+                let signals = signal(SignalKind::interrupt()).map_err(|why| why.to_string())?;
+                *interrupts = Some(signals);
+            }
+            let signals = interrupts.as_mut().expect("it was just made");
+            Ok(tokio::time::timeout(wait, signals.recv()).await.is_ok())
+        })
     }
 }

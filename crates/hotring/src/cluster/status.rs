@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use clap::{ArgMatches, Command};
-use hotring_cluster::directory::{Directory, sets};
+use hotring_cluster::directory::{Directory, Replacing, sets};
 use hotring_cluster::{NodeId, SLOTS, Shard, ShardId};
 
+use super::moving::shown;
 use super::records::{Records, address_args};
 
 /// The subcommand and its flags.
@@ -48,7 +49,15 @@ fn text(directory: &Directory) -> String {
         if at == 0 {
             text.push_str("no shard\n");
         }
-        write_node(&mut text, directory, *node, "idle");
+        let was_drained = directory.leaving.contains(node);
+        write_node(&mut text, directory, *node, if was_drained { "drained" } else { "idle" });
+    }
+    for (id, (_, wanted)) in &directory.moves {
+        let _ = writeln!(text, "move {id}: {}", shown(wanted));
+    }
+    for (shard, (_, replacing)) in &directory.replacing {
+        let Replacing { dead, spare } = replacing;
+        let _ = writeln!(text, "shard {shard}: {spare} is to replace {dead}");
     }
     let unowned = (0..SLOTS).filter(|slot| directory.owners.of(*slot).is_none()).count();
     if unowned > 0 && directory.cluster.is_some() {
@@ -86,7 +95,7 @@ fn write_node(text: &mut String, directory: &Directory, id: NodeId, role: &str) 
 
 #[cfg(test)]
 mod tests {
-    use hotring_cluster::directory::Node;
+    use hotring_cluster::directory::{Node, Wanted};
     use hotring_cluster::{Epoch, Identity, Incarnation};
 
     use super::*;
@@ -108,6 +117,11 @@ mod tests {
         let shard = Shard { epoch: Epoch(5), promoted: Epoch(4), primary, in_sync, replicas };
         directory.shards.insert(7, (1, shard));
         (1..SLOTS).for_each(|slot| directory.owners.give(slot, 7));
+        let slots = "5-9".parse().unwrap();
+        directory.moves.insert(3, (1, Wanted { from: 7, to: 8, slots }));
+        directory.leaving.insert(id(5));
+        directory.nodes.insert(id(5), directory.nodes[&id(4)].clone());
+        directory.replacing.insert(7, (1, Replacing { dead: id(3), spare: id(4) }));
         let text = text(&directory);
         for part in [
             "cluster c\n",
@@ -117,6 +131,9 @@ mod tests {
             "at h:3: replica, behind, NOT ALIVE\n",
             "no shard\n",
             "at h:4: idle, NOT ALIVE\n",
+            "at h:4: drained, NOT ALIVE\n",
+            "move 3: shard 7 -> shard 8: 5 slots: 5-9\n",
+            &format!("shard 7: {} is to replace {}\n", id(4), id(3)),
             "warning: 1 slots have no shard\n",
         ] {
             assert!(text.contains(part), "{part} is missing:\n{text}");

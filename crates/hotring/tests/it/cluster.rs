@@ -11,7 +11,7 @@ use crate::{Folder, Server, hotring, output, say, stderr};
 /// How long a new primary may take after a kill, on a machine that does ten other things.
 const FAILOVER_MAX: Duration = Duration::from_secs(10);
 
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
@@ -19,23 +19,24 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn serve(data: &Folder, coordinator: &str, port: &str) -> Server {
+/// Starts a node that replaces a dead replica after a second, or rather has a node without a shard do so.
+pub fn serve(data: &Folder, coordinator: &str, port: &str) -> Server {
     // A replica that a busy disk held up for a second must still be one that may take over.
-    let lags = ["--lease", "4000", "--in-sync-lag", "3000"];
+    let lags = ["--lease", "4000", "--in-sync-lag", "3000", "--replace-after", "1"];
     let mut command = hotring(&["serve", "--port", port, "--log", "everysec"]);
     command.args(lags);
     Server::start(command.arg("--data").arg(&data.0).args(["--coordinator", coordinator]))
 }
 
-fn cluster(words: &[&str], coordinator: &str) -> Output {
+pub fn cluster(words: &[&str], coordinator: &str) -> Output {
     output(hotring(&["cluster"]).args(words).args(["--coordinator", coordinator]))
 }
 
-fn stdout(output: &Output) -> String {
+pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn leads(server: &Server) -> bool {
+pub fn leads(server: &Server) -> bool {
     say(&mut server.connect(), "SET who leads") == "+OK"
 }
 

@@ -2,6 +2,7 @@
 //! service manager.
 
 mod cluster;
+mod cluster_changes;
 mod cluster_demo;
 mod files;
 mod nemesis;

@@ -137,7 +137,7 @@ impl World {
     }
 
     /// Whether the node has all that was acknowledged, and may be or become primary without force.
-    fn keeps_everything(&self, n: usize) -> bool {
+    pub fn keeps_everything(&self, n: usize) -> bool {
         let node = &self.nodes[n];
         let may_lead = match (node.primary(), node.replica()) {
             (Some(primary), _) => {

@@ -36,6 +36,9 @@ impl World {
         if self.plan.is_forced {
             self.let_adopt();
         }
+        if self.plan.regroups {
+            self.regroup();
+        }
         if self.is_whim(4) {
             return self.fail_over(chief);
         }
@@ -44,6 +47,25 @@ impl World {
             let n = self.random_node();
             self.promote(n, Vec::new());
         }
+    }
+
+    /// Takes a replica out of the record, or puts one back; in the end all are there.
+    fn regroup(&mut self) {
+        let n = self.random_node();
+        let (Some((revision, shard)), node) = (&self.record, self.nodes[n].id) else { return };
+        let is_listed = shard.replicas.contains(&node);
+        let mut others = (0..self.nodes.len()).filter(|other| *other != n);
+        let may_leave = self.in_trouble && others.any(|other| self.keeps_everything(other));
+        let changed = match is_listed {
+            _ if shard.primary.node == node => return,
+            true if may_leave => shard.without(node),
+            true => return,
+            false => shard.with_replica(node),
+        };
+        let revision = *revision + 1;
+        self.note(|| format!("record, revision {revision}, by an operator: {changed:?}"));
+        self.stats.regroups += 1;
+        self.record = Some((revision, changed));
     }
 
     /// A replica keeps its data, if a node with other data was forced, until it is told not to.

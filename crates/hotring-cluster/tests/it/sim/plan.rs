@@ -31,6 +31,8 @@ pub struct Plan {
     pub promises: bool,
     /// Whether a replica outside of the set follows another replica.
     pub chains: bool,
+    /// Whether replicas are taken out of the record, and put back, by others than the primary.
+    pub regroups: bool,
     /// Clocks run at rates up to this many thousandths away from the true one.
     pub drift: i64,
     /// Of a thousand messages, those that are lost, that come twice, and that come very late.
@@ -58,6 +60,7 @@ impl Plan {
             mode,
             is_forced: seed % 8 == 7,
             chains: seed % 8 == 6 && n == 3,
+            regroups: mode == Mode::Recorded && seed % 8 == 5,
             logs: (0..n).map(|_| log(rng)).collect(),
             drift: rng.i64(0..=40),
             lost: if rng.bool() { 0 } else { rng.u64(..100) },

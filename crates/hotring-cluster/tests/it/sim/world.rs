@@ -57,6 +57,7 @@ pub struct Stats {
     pub given_up: u64,
     pub rescues: u64,
     pub passed_on: u64,
+    pub regroups: u64,
 }
 
 pub struct World {
@@ -123,6 +124,7 @@ impl Stats {
         self.given_up += other.given_up;
         self.rescues += other.rescues;
         self.passed_on += other.passed_on;
+        self.regroups += other.regroups;
     }
 
     /// Whether every kind of step was taken that both modes have.
@@ -616,6 +618,8 @@ impl World {
             .iter()
             .all(|wanted| wanted.as_ref().is_none_or(|wanted| wanted.until <= self.now));
         let is_done = self.now > self.healed_at + 4000 && self.acked_since;
-        is_done && is_quiet && self.nodes.iter().enumerate().all(is_equal)
+        let is_in_sync = |(_, shard): &(u64, Shard)| shard.in_sync.len() + 1 == self.nodes.len();
+        let is_complete = !self.plan.regroups || self.record.as_ref().is_some_and(is_in_sync);
+        is_done && is_complete && is_quiet && self.nodes.iter().enumerate().all(is_equal)
     }
 }

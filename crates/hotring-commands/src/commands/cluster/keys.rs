@@ -12,7 +12,7 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
 /// Keys of one step.
-const STEP_KEYS: u32 = 64;
+pub(super) const STEP_KEYS: u32 = 64;
 
 pub(crate) fn countkeysinslot(c: &mut Context<'_>) -> Outcome {
     cluster(c)?;

@@ -4,6 +4,7 @@
 //! request is decided in `state/routes.rs`.
 
 mod keys;
+mod stats;
 mod view;
 
 use std::fmt::Write;
@@ -18,6 +19,7 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::table::{lookup, quoted, subcommands};
 pub(super) use keys::{countkeysinslot, getkeysinslot};
+pub(super) use stats::slot_stats;
 use view::View;
 
 const NO_CLUSTER: Failure = Failure::text("ERR This instance has cluster support disabled");
@@ -184,12 +186,17 @@ pub(crate) fn by_hand(c: &mut Context<'_>) -> Outcome {
         subcommands(parent.id).find(|sub| sub.own_name().as_bytes().eq_ignore_ascii_case(name));
     let instead = match spec.map_or("", |spec| spec.own_name()) {
         "meet" | "replicate" => {
-            "nodes register by their setting coordinator, and 'hotring cluster create' puts them into shards"
+            "nodes register by their setting coordinator, and 'hotring cluster create' and 'hotring cluster add' put them \
+             into shards"
         }
-        "forget" | "reset" => "nodes do not leave it yet ('hotring cluster status')",
+        "forget" | "reset" => {
+            "nodes leave it by 'hotring cluster drain' and 'hotring cluster remove'"
+        }
         "bumpepoch" | "set-config-epoch" => "epochs are raised by promotions (CLUSTER FAILOVER)",
         "saveconfig" => "'hotring cluster status' shows the records",
-        _ => "'hotring cluster create' gives shards their slots, which do not move yet",
+        _ => {
+            "'hotring cluster create' gives shards their slots, and 'hotring cluster move' moves them"
+        }
     };
     let name = quoted(name).to_string().to_ascii_uppercase();
     Err(format!("ERR CLUSTER {name} is not used here: the coordinator keeps the layout; {instead}")

@@ -444,8 +444,24 @@ fn the_keys_of_a_slot_are_found_by_a_walk() {
     let keys: Vec<&str> = some.split('¶').filter(|part| part.starts_with('{')).collect();
     assert!(some.starts_with("*7¶") && keys.len() == 7, "{some}");
     assert!(keys.iter().all(|key| slot_of(key.as_bytes()) == 3300));
+    let stats = dialogue.say("CLUSTER SLOT-STATS SLOTSRANGE 3299 3300");
+    let begin =
+        "*2¶*2¶:3299¶*4¶$9¶key-count¶:0¶$12¶memory-bytes¶:0¶*2¶:3300¶*4¶$9¶key-count¶:3000¶";
+    assert!(stats.starts_with(begin) && !stats.ends_with(":0¶"), "{stats}");
+    let most = dialogue.say("CLUSTER SLOT-STATS ORDERBY key-count LIMIT 2");
+    assert!(most.starts_with("*2¶*2¶:3300¶") && most.contains("*2¶:5061¶"), "{most}");
+    let least = dialogue.say("CLUSTER SLOT-STATS orderby memory-bytes asc limit 1");
+    assert!(least.starts_with("*1¶*2¶:0¶"), "{least}");
+    // It has the slots up to 5460.
+    assert_eq!(dialogue.say("CLUSTER SLOT-STATS SLOTSRANGE 5461 16383"), "*0¶");
     play_to_primary(
         "
+        CLUSTER SLOT-STATS SLOTSRANGE 2 1       -> -ERR Start slot number 2 is greater than end slot number 1¶
+        CLUSTER SLOT-STATS SLOTSRANGE 2 16384   -> -ERR Invalid or out of range slot¶
+        CLUSTER SLOT-STATS SLOTSRANGE 2         -> -ERR syntax error¶
+        CLUSTER SLOT-STATS ORDERBY cpu-usec     -> -ERR Unrecognized sort metric for ORDERBY.¶
+        CLUSTER SLOT-STATS ORDERBY key-count LIMIT 0 -> -ERR Limit has to lie in between 1 and 16384 (maximum number of slots).¶
+        CLUSTER SLOT-STATS ORDERBY key-count up -> -ERR syntax error¶
         CLUSTER COUNTKEYSINSLOT 0       -> :0¶
         CLUSTER COUNTKEYSINSLOT 16384   -> -ERR Invalid slot¶
         CLUSTER COUNTKEYSINSLOT -1      -> -ERR Invalid slot¶
@@ -497,11 +513,11 @@ fn what_changes_the_layout_by_hand_names_the_command_to_use() {
         ("DELSLOTS 1", "hotring cluster create"),
         ("DELSLOTSRANGE 1 2", "hotring cluster create"),
         ("FLUSHSLOTS", "hotring cluster create"),
-        ("SETSLOT 1 STABLE", "hotring cluster create"),
-        ("MEET 10.0.0.9 7000", "hotring cluster create"),
-        ("REPLICATE x", "hotring cluster create"),
-        ("FORGET x", "hotring cluster status"),
-        ("RESET", "hotring cluster status"),
+        ("SETSLOT 1 STABLE", "hotring cluster move"),
+        ("MEET 10.0.0.9 7000", "hotring cluster add"),
+        ("REPLICATE x", "hotring cluster add"),
+        ("FORGET x", "hotring cluster remove"),
+        ("RESET", "hotring cluster drain"),
         ("BUMPEPOCH", "CLUSTER FAILOVER"),
         ("SET-CONFIG-EPOCH 1", "CLUSTER FAILOVER"),
         ("SAVECONFIG", "hotring cluster status"),

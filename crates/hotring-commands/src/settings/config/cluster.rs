@@ -1,6 +1,7 @@
 //! The settings of a node of a cluster.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::settings::config::Secret;
 
@@ -23,6 +24,8 @@ pub struct ClusterSettings {
     pub zone: String,
     /// What the node can carry, 100 as a rule.
     pub weight: u32,
+    /// Seconds after which a node without a shard replaces a dead replica; 0 for never.
+    pub replace_after_s: u64,
 }
 
 impl Default for ClusterSettings {
@@ -36,7 +39,16 @@ impl Default for ClusterSettings {
             announce_port: 0,
             zone: String::new(),
             weight: hotring_cluster::USUAL_WEIGHT,
+            // Longer than a restart, an upgrade or a reboot takes, so that none of them begins a copy.
+            replace_after_s: 600,
         }
+    }
+}
+
+impl ClusterSettings {
+    /// The time after which a dead replica is replaced; zero for never.
+    pub fn replace_after(&self) -> Duration {
+        Duration::from_secs(self.replace_after_s)
     }
 }
 

@@ -105,4 +105,16 @@ pub(super) static CLUSTER: &[Setting] = &[
             number(v, 1, hotring_cluster::MAX_WEIGHT).map(|n| c.replication.cluster.weight = n)
         },
     },
+    Setting {
+        name: "replace-after",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "A node that is registered and has no shard replaces a replica that has been dead for this long; 0: never. \
+               Nodes may differ: that of the controller counts, which is one with another value than 0",
+        change: Change::Running,
+        get: |c| c.replication.cluster.replace_after_s.to_string(),
+        set: |c, v| {
+            number(v, 0, i32::MAX as u64).map(|n| c.replication.cluster.replace_after_s = n)
+        },
+    },
 ];

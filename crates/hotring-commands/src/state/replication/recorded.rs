@@ -61,6 +61,8 @@ pub enum Stand {
     Leads,
     /// It follows the primary of the record.
     Follows,
+    /// It leads another shard, whose record is gone.
+    Leaves,
     /// It waits for another record.
     Waits,
 }
@@ -149,6 +151,7 @@ impl Replication {
     /// loaded.
     pub(in crate::state) fn stand(
         &self,
+        shard: ShardId,
         revision: Revision,
         record: &Shard,
         missing: impl Iterator<Item = NodeId>,
@@ -158,29 +161,47 @@ impl Replication {
         if let Role::Primary(primary) = &mut roles.role {
             missing.for_each(|node| primary.miss(node));
         }
-        let stand = roles.stand(revision, record, log);
+        let stand = roles.stand(shard, revision, record, log);
         if roles.has_tasks() {
             self.work.notify_one();
         }
         stand
     }
 
-    /// Whether no record has given this node a role yet.
-    pub(in crate::state) fn is_alone(&self) -> bool {
-        matches!(self.roles().role, Role::Alone(_))
+    /// Whether this node is a replica of this shard.
+    pub(in crate::state) fn is_replica_of(&self, shard: ShardId) -> bool {
+        let roles = self.roles();
+        matches!(roles.role, Role::Replica(_)) && roles.shard() == Some(shard)
     }
 
-    /// Becomes a replica of this shard, whose data ends with this record.
-    pub(in crate::state) fn follow_recorded(&self, shard: ShardId, last: Lsn, log: &Log) {
+    /// Becomes a replica of this shard. Its data ends with this record, and `adopts` says that it gives them up if the
+    /// shard has others.
+    pub(in crate::state) fn follow_recorded(
+        &self,
+        shard: ShardId,
+        adopts: bool,
+        last: Lsn,
+        log: &Log,
+    ) {
         let mut roles = self.roles();
-        roles.set_shard(shard);
-        roles.be_recorded_replica(last, log);
+        roles.set_shard(Some(shard));
+        roles.be_recorded_replica(last, adopts, log);
+    }
+
+    /// No record has a place for this node. True if it leads.
+    pub(in crate::state) fn leave_shard(&self) -> bool {
+        let mut roles = self.roles();
+        let leads = matches!(roles.role, Role::Primary(_));
+        if !leads {
+            roles.set_shard(None);
+        }
+        leads
     }
 
     /// Becomes a replica, after it was primary or was refused as one.
     pub(in crate::state) fn step_down(&self, last: Lsn, log: &Log) {
         let mut roles = self.roles();
-        roles.be_recorded_replica(last, log);
+        roles.be_recorded_replica(last, false, log);
         self.publish_writes(roles.writes());
     }
 
@@ -229,9 +250,9 @@ impl Roles {
         self.records.as_ref()?.shard
     }
 
-    fn set_shard(&mut self, shard: ShardId) {
+    fn set_shard(&mut self, shard: Option<ShardId>) {
         if let Some(records) = &mut self.records {
-            records.shard = Some(shard);
+            records.shard = shard;
         }
     }
 
@@ -325,17 +346,25 @@ impl Roles {
         self.tasks.extend(self.link_work.take_over.take().map(Task::TakeOver));
     }
 
-    fn stand(&mut self, revision: Revision, record: &Shard, log: &Log) -> Option<Stand> {
+    fn stand(
+        &mut self,
+        shard: ShardId,
+        revision: Revision,
+        record: &Shard,
+        log: &Log,
+    ) -> Option<Stand> {
         let (me, is_ready) = (self.me, self.records.as_ref()?.is_ready);
-        let leads = record.primary.node == me.node;
+        let (leads, is_new) = (record.primary.node == me.node, self.shard() != Some(shard));
         match &mut self.role {
             _ if !is_ready => None,
+            Role::Primary(_) if is_new => Some(Stand::Leaves),
             Role::Primary(primary) => {
                 primary.saw(revision, record);
                 self.carry_out(log);
                 Some(Stand::Leads)
             }
             Role::Alone(_) if leads => Some(Stand::Begins),
+            Role::Replica(_) if leads && is_new => Some(Stand::Begins),
             // It was refused as primary, or has just asked for the role.
             Role::Replica(_) if leads => Some(Stand::Waits),
             Role::Alone(_) | Role::Replica(_) if record.replicas.contains(&me.node) => {
@@ -345,12 +374,13 @@ impl Roles {
         }
     }
 
-    /// Becomes a replica that gives up its data for no other primary than one of the same stream.
-    fn be_recorded_replica(&mut self, last: Lsn, log: &Log) {
-        let held = self.held(last, false);
+    /// Becomes a replica. Unless it `adopts`, it gives up its data for no other primary than one of the same stream.
+    fn be_recorded_replica(&mut self, last: Lsn, adopts: bool, log: &Log) {
+        let held = self.held(last, adopts);
         let is_clean = self.is_clean(&held.history);
         self.forget_kept();
-        self.be_replica_with(Held { caught_up: held.caught_up || is_clean, ..held });
+        let caught_up = !adopts && (held.caught_up || is_clean);
+        self.be_replica_with(Held { caught_up, ..held });
         self.publish(log);
     }
 
@@ -370,7 +400,7 @@ impl Roles {
     }
 
     fn claim(&mut self, shard: ShardId, log: &Log) {
-        self.set_shard(shard);
+        self.set_shard(Some(shard));
         self.begin_machine();
         let Held { store, history, last, .. } = self.held(log.handed(), false);
         // A refusal must not forget it: the node may then be a replica that has everything.
@@ -389,9 +419,9 @@ impl Roles {
         record: &Shard,
         log: &Log,
     ) -> Option<TakeOver> {
-        self.set_shard(shard);
-        let Held { store, history, last, .. } = self.held(log.handed(), false);
-        if history.epoch() >= record.epoch {
+        self.set_shard(Some(shard));
+        let Held { store, history, last, whole, .. } = self.held(log.handed(), false);
+        if !whole || history.epoch() >= record.epoch {
             return None;
         }
         let (epoch, committed, told, deposed) = (record.epoch, 0, Told::default(), None);

@@ -11,6 +11,7 @@
 //! never from a lease.
 
 pub(crate) mod connect;
+mod controller;
 pub(crate) mod farewell;
 pub(crate) mod identity;
 pub(crate) mod moves;
@@ -83,14 +84,15 @@ fn run_once(server: &Arc<Server>, coordinator: Arc<dyn Coordinator>, node: Node)
     let member = Rc::new(Member { server: server.clone(), coordinator, node });
     runtime.block_on(async {
         let lease = Rc::new(registry::Registered::default());
-        let mut tasks: [Pin<Box<dyn Future<Output = ()>>>; 4] = [
+        let mut tasks: [Pin<Box<dyn Future<Output = ()>>>; 5] = [
             Box::pin(registry::keep(member.clone(), lease.clone())),
             Box::pin(view::keep(member.clone())),
             Box::pin(requests::pass_on(member.clone())),
             Box::pin(succession::keep(member.clone())),
+            Box::pin(controller::keep(member.clone(), lease.clone())),
         ];
         let mut stopping = pin!(server.process.stopping());
-        // Each of the four ends with the server only. Polling all of them at each wake-up is cheap.
+        // Each of them ends with the server only. Polling all of them at each wake-up is cheap.
         poll_fn(|cx| {
             tasks.iter_mut().for_each(|task| _ = task.as_mut().poll(cx));
             stopping.as_mut().poll(cx)

@@ -19,6 +19,11 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Registered(Cell<Option<LeaseId>>);
 
 impl Registered {
+    /// The lease.
+    pub(super) fn get(&self) -> Option<LeaseId> {
+        self.0.get()
+    }
+
     /// Takes the lease, to end it.
     pub(super) fn take(&self) -> Option<LeaseId> {
         self.0.take()

@@ -1,0 +1,227 @@
+//! Changes of a cluster of processes by `hotring cluster`: nodes join, leave, die and are replaced.
+
+use std::process::Output;
+
+use rustix::process::Signal;
+
+use crate::cluster::{cluster, leads, serve, stdout, wait_for};
+use crate::{Folder, Server, say, stderr};
+
+/// A cluster of processes. The first node has the coordinator.
+struct Nodes {
+    name: &'static str,
+    folders: Vec<Folder>,
+    servers: Vec<Server>,
+}
+
+impl Nodes {
+    /// Starts nodes and makes shards of two of them.
+    fn new(name: &'static str, count: usize) -> Nodes {
+        let mut nodes = Nodes { name, folders: Vec::new(), servers: Vec::new() };
+        (0..count).for_each(|_| _ = nodes.start());
+        nodes.says(&["create", "--copies", "2", "--yes"]);
+        nodes
+    }
+
+    /// Starts one more node, and returns its position.
+    fn start(&mut self) -> usize {
+        let at = self.servers.len();
+        self.folders.push(Folder::new(&format!("{}-{at}", self.name)));
+        let coordinator = self.servers.first().map(|first| first.address.clone());
+        let coordinator = coordinator.unwrap_or_else(|| "embedded".to_string());
+        self.servers.push(serve(&self.folders[at], &coordinator, "0"));
+        wait_for("it registers", || self.line(at).contains("alive"));
+        at
+    }
+
+    fn kill(&mut self, at: usize) {
+        self.servers[at].signal(Signal::KILL);
+        self.servers[at].end();
+        wait_for("its lease ends", || !self.line(at).ends_with(", alive"));
+    }
+
+    fn start_again(&mut self, at: usize) {
+        let port = self.address(at).rsplit_once(':').unwrap().1.to_string();
+        self.servers[at] = serve(&self.folders[at], &self.servers[0].address, &port);
+    }
+
+    fn address(&self, at: usize) -> &str {
+        &self.servers[at].address
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        cluster(words, self.address(0))
+    }
+
+    /// What a command says that succeeds.
+    fn says(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {}{}", stdout(&output), stderr(&output));
+        stdout(&output)
+    }
+
+    /// Why a command fails.
+    fn refuses(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", stdout(&output));
+        stdout(&output) + &stderr(&output)
+    }
+
+    /// What the status says of a node; nothing if it is not there.
+    fn line(&self, at: usize) -> String {
+        let status = stdout(&self.run(&["status"]));
+        let address = format!(" at {}:", self.address(at));
+        let line = status.lines().find(|line| line.contains(&address));
+        line.unwrap_or_default().to_string()
+    }
+
+    /// Waits until the status says this of a node.
+    fn wait_until(&self, at: usize, what: &str) {
+        wait_for(&format!("{what}: {}", self.line(at)), || self.line(at).contains(what));
+    }
+
+    fn size(&self, at: usize) -> String {
+        say(&mut self.servers[at].connect(), "DBSIZE")
+    }
+}
+
+/// Whether the text has all these parts.
+fn assert_has(text: &str, parts: &[&str]) {
+    parts.iter().for_each(|part| assert!(text.contains(part), "{part} is missing: {text}"));
+}
+
+#[test]
+fn nodes_join_lead_and_leave() {
+    let mut nodes = Nodes::new("join", 2);
+    assert_has(&nodes.says(&["check"]), &["1 shards of 2 nodes: nothing is wrong"]);
+    let primary = [0, 1].into_iter().find(|at| leads(&nodes.servers[*at])).unwrap();
+    assert_eq!(say(&mut nodes.servers[primary].connect(), "SET k v"), "+OK");
+    let third = nodes.start();
+    let address = nodes.address(third).to_string();
+    let plan = nodes.says(&["add", &address, "--copies", "3", "--dry-run"]);
+    assert_has(&plan, &["becomes a replica of shard 0"]);
+    nodes.wait_until(third, "idle");
+    assert_has(&nodes.refuses(&["add", &address]), &["nothing was changed"]);
+    let added = nodes.says(&["add", &address, "--copies", "3", "--yes"]);
+    assert_has(&added, &["2 of 2 replicas are in sync"]);
+    assert_has(&nodes.refuses(&["add", &address, "--yes"]), &["belongs to shard 0 already"]);
+    assert_eq!(nodes.size(third), nodes.size(primary));
+    // A primary that is drained hands over.
+    let over = nodes.says(&["failover", "0", "--to", &address, "--yes"]);
+    assert_has(&over, &["is primary"]);
+    wait_for("it leads", || leads(&nodes.servers[third]));
+    nodes.wait_until(third, "primary, alive");
+    wait_for("the old primary follows", || nodes.line(primary).contains("in sync"));
+    assert_has(
+        &nodes.refuses(&["remove", &address]),
+        &["is alive and has a shard: drain it first"],
+    );
+    // The node of the coordinator stays.
+    let leaves = third;
+    let drained = nodes.says(&["drain", &address, "--yes"]);
+    assert_has(&drained, &["hands shard 0 over", "has no shard any more"]);
+    nodes.wait_until(leaves, "drained, alive");
+    assert_has(&nodes.refuses(&["remove", &address]), &["is alive and would register again"]);
+    let refused = say(&mut nodes.servers[leaves].connect(), "GET k");
+    assert!(refused.starts_with("-MOVED"), "{refused}");
+    nodes.kill(leaves);
+    assert_has(
+        &nodes.refuses(&["check"]),
+        &["is not alive: start it again, or remove it", "1 thing is wrong"],
+    );
+    nodes.says(&["remove", &address, "--yes"]);
+    assert_eq!(nodes.line(leaves), "");
+    assert_has(&nodes.says(&["check"]), &["nothing is wrong"]);
+    // The other one has the only copy beside the coordinator's, and dies.
+    nodes.kill(1);
+    wait_for("the coordinator's node leads", || leads(&nodes.servers[0]));
+    assert_has(&nodes.refuses(&["check"]), &["shard 0 has one copy", "is not alive"]);
+    let first = nodes.address(0).to_string();
+    assert_has(&nodes.refuses(&["drain", &first, "--yes"]), &["has the only copy of shard 0"]);
+    let other = nodes.address(1).to_string();
+    nodes.says(&["remove", &other, "--yes"]);
+    assert_eq!(nodes.line(1), "");
+    assert_eq!(say(&mut nodes.servers[0].connect(), "EXISTS k"), ":1");
+}
+
+/// A node that was drained, still running, refused to become a replica of another shard: it kept what it had, and its
+/// machine was that of the first shard.
+#[test]
+fn a_drained_node_serves_another_shard() {
+    let nodes = Nodes::new("again", 4);
+    let primaries: Vec<usize> = (0..4).filter(|at| nodes.line(*at).contains("primary")).collect();
+    // The primaries have different keys: each refuses those of the other.
+    for at in &primaries {
+        let mut stream = nodes.servers[*at].connect();
+        (0..50).for_each(|n| _ = say(&mut stream, &format!("SET key:{n} {at}")));
+    }
+    let shard_of = |nodes: &Nodes, at: usize| {
+        let said = say(&mut nodes.servers[at].connect(), "CLUSTER SHARDS");
+        drop(said);
+        let status = stdout(&nodes.run(&["status"]));
+        let before =
+            status.split_once(&format!(" at {}:", nodes.address(at))).unwrap().0.to_string();
+        before.rsplit_once("shard ").unwrap().1.split_once(':').unwrap().0.to_string()
+    };
+    let moved = (1..4).find(|at| nodes.line(*at).contains("replica")).unwrap();
+    let address = nodes.address(moved).to_string();
+    let from = shard_of(&nodes, moved);
+    let to = if from == "0" { "1" } else { "0" };
+    let led = |nodes: &Nodes, shard: &str| {
+        *primaries.iter().find(|at| shard_of(nodes, **at) == shard).unwrap()
+    };
+    assert_eq!(nodes.size(moved), nodes.size(led(&nodes, &from)));
+    nodes.says(&["drain", &address, "--yes"]);
+    nodes.wait_until(moved, "drained");
+    nodes.says(&["add", &address, "--shard", to, "--yes"]);
+    assert_eq!(shard_of(&nodes, moved), to);
+    let there = led(&nodes, to);
+    wait_for("it has the other keys", || nodes.size(moved) == nodes.size(there));
+    // And leads them, in the records of that shard.
+    nodes.says(&["failover", to, "--to", &address, "--yes"]);
+    wait_for("it leads", || nodes.line(moved).contains("primary, alive"));
+    assert_eq!(shard_of(&nodes, moved), to);
+    wait_for("it serves", || {
+        let mut stream = nodes.servers[moved].connect();
+        (0..50).any(|n| say(&mut stream, &format!("SET key:{n} new")) == "+OK")
+    });
+}
+
+#[test]
+fn a_spare_node_replaces_a_dead_replica() {
+    let mut nodes = Nodes::new("spare", 2);
+    // The death of the coordinator's node would stop changes.
+    if leads(&nodes.servers[1]) {
+        nodes.says(&["failover", "0", "--yes"]);
+    }
+    wait_for("the first leads", || leads(&nodes.servers[0]));
+    nodes.wait_until(1, "in sync, alive");
+    assert_eq!(say(&mut nodes.servers[0].connect(), "SET k v"), "+OK");
+    let spare = nodes.start();
+    nodes.kill(1);
+    nodes.wait_until(spare, "replica, in sync, alive");
+    nodes.wait_until(1, "idle, NOT ALIVE");
+    assert_eq!(nodes.size(spare), nodes.size(0));
+    // It comes back as a spare node itself.
+    nodes.start_again(1);
+    nodes.wait_until(1, "idle, alive");
+    assert_has(&nodes.says(&["check"]), &["1 shards of 3 nodes: nothing is wrong"]);
+    nodes.kill(spare);
+    nodes.wait_until(1, "replica, in sync, alive");
+}
+
+#[test]
+fn moves_are_written_down_and_taken_back() {
+    let nodes = Nodes::new("moves", 4);
+    let status = || stdout(&nodes.run(&["status"]));
+    assert_has(&nodes.says(&["move", "0-99", "--to", "0", "--yes"]), &["has these slots already"]);
+    assert_has(&nodes.refuses(&["move", "0", "--to", "7", "--yes"]), &["there is no shard 7"]);
+    let refused = nodes.refuses(&["move", "0", "--from", "1", "--to", "0", "--yes"]);
+    assert_has(&refused, &["slot 0 is in shard 0, not in shard 1"]);
+    assert_has(&nodes.says(&["rebalance"]), &["0 of 16384 slots move"]);
+    assert_has(&nodes.says(&["rebalance", "--by", "bytes", "--dry-run"]), &["slots move"]);
+    let planned = nodes.says(&["drain", "1", "--dry-run"]);
+    assert_has(&planned, &["shard 1 (leaves): 8192 -> 0 slots", "shard 1 -> shard 0: 8192 slots"]);
+    assert!(!status().contains("move "), "{}", status());
+    assert_has(&nodes.says(&["move", "--cancel", "all"]), &["no move is under way"]);
+}
