@@ -192,6 +192,10 @@ fn stranger(routes: &Routes, command: Command, args: ArgsView<'_>) -> Option<Str
         let key = MetaKey::parse(args.get(1)?, true).ok()?;
         return routes.stranger([key.bytes()].into_iter());
     }
+    let shows_keys = command == Cmd::Stats && args.get(1) == Some(b"cachedump");
+    if shows_keys || command == Cmd::FlushAll {
+        return routes.unanswered();
+    }
     routes.stranger(command.keys(args).iter())
 }
 

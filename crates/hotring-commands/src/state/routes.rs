@@ -19,7 +19,7 @@ use crate::table::{CommandId, Spec};
 const WORD: usize = u64::BITS as usize;
 
 /// The error of a node that may not answer now.
-const UNANSWERED: &str = "CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet";
+pub(crate) const UNANSWERED: &str = "CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet";
 
 /// The table of slots as one thread knows it.
 pub(crate) struct Routes {
@@ -125,7 +125,16 @@ impl Routes {
         args: ArgsView<'_>,
         client: &Client,
     ) -> Result<Option<Slot>, Misplaced> {
+        self.check_whole(spec)?;
         self.check(spec.routing_keys_of(args), may_read_copy(spec, client))
+    }
+
+    /// Whether a command may run that uses the data of this node without naming keys.
+    fn check_whole(&self, spec: &Spec) -> Result<(), Misplaced> {
+        match self.answers || !spec.uses_whole_store() {
+            true => Ok(()),
+            false => Err(Misplaced::Unanswered),
+        }
     }
 
     /// The slot of these keys, if there are any. With `may_read_copy` a replica is good enough.
@@ -166,7 +175,10 @@ impl Routes {
         let checked = match queue {
             Some(queue) => {
                 let keys = queue.commands().flat_map(|(spec, args)| spec.routing_keys_of(args));
-                self.check(keys, may_read_copy)
+                let mut specs = queue.commands().map(|(spec, _)| spec);
+                specs
+                    .try_for_each(|spec| self.check_whole(spec))
+                    .and_then(|()| self.check(keys, may_read_copy))
             }
             None => self.place(spec, args, client),
         };
@@ -176,8 +188,10 @@ impl Routes {
     /// The owner of the first of these keys that another shard has, for a protocol without redirections.
     pub(crate) fn stranger<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Option<String> {
         let mut keys = keys.map(slot_of).peekable();
-        if !self.answers && keys.peek().is_some() {
-            return Some(UNANSWERED.to_string());
+        if keys.peek().is_some()
+            && let Some(why) = self.unanswered()
+        {
+            return Some(why);
         }
         let slot = keys.find(|slot| !self.is_own(*slot))?;
         Some(match self.directory.shard_of_slot(slot).zip(self.primary_of(slot)) {
@@ -189,6 +203,11 @@ impl Routes {
             }
             None => format!("no shard serves slot {slot} of this key"),
         })
+    }
+
+    /// The error of a request for data of this node, if it may not answer now.
+    pub(crate) fn unanswered(&self) -> Option<String> {
+        (!self.answers).then(|| UNANSWERED.to_string())
     }
 
     fn message(&self, misplaced: Misplaced, uses_tls: bool) -> Cow<'static, str> {
