@@ -413,6 +413,14 @@ impl Server {
         }
     }
 
+    /// Ends the server in order: a primary of a cluster hands its role over first, if it can.
+    pub fn retire(&self) {
+        match self.cluster.is_some() && !self.replication.is_replica() {
+            true => self.process.retire(),
+            false => self.stop(),
+        }
+    }
+
     /// Asks all threads to finish the received requests and then to end.
     pub fn stop(&self) {
         self.process.stop();

@@ -237,7 +237,9 @@ fn ready(admin: &Admin, enough: Stage) -> Response {
     let stage = admin.server.persist.loading.stage();
     let refusal = admin.server.persist.durability.refuses(&admin.server.settings.config().log);
     let (is_ready, text) = match stage {
-        _ if admin.server.process.is_stopping() => (false, "shutting down\n"),
+        _ if admin.server.process.is_stopping() || admin.server.process.is_retiring() => {
+            (false, "shutting down\n")
+        }
         _ if refusal.is_some() => (false, "writes are refused; /healthz has the reason\n"),
         Stage::Nothing => (false, "loading\n"),
         Stage::Hot => (stage >= enough, "hot-ready\n"),

@@ -5,6 +5,7 @@
 mod coordinator;
 mod failover;
 mod registry;
+mod shutdown;
 
 use std::time::{Duration, Instant};
 
