@@ -6,6 +6,7 @@ pub mod blocked;
 pub mod bound;
 pub mod client;
 pub mod cluster;
+pub mod cluster_facts;
 pub mod context;
 pub mod durability;
 pub mod expirer;

@@ -288,6 +288,9 @@ impl Server {
     /// Accepts writes, because an epoch of this server has begun.
     pub(super) fn serve_as_primary(&self, session: &mut Session) {
         self.note_reign();
+        if let Some(cluster) = &self.cluster {
+            cluster.count_promotion();
+        }
         session.follow(true);
         session.switch_role(Role::Primary, clock::unix_ms());
         self.set_source(None, false);
