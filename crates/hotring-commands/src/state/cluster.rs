@@ -9,6 +9,7 @@ use hotring_cluster::NodeId;
 use hotring_cluster::directory::Directory;
 
 use crate::host::clock;
+use crate::state::forwarding::Forwarding;
 
 /// The shared state of a node of a cluster.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Cluster {
     pub me: NodeId,
     /// The outcomes of the requests to the coordinator.
     pub coordinator: CoordinatorCounts,
+    /// Messages for clients of the other nodes.
+    pub forwarding: Forwarding,
     directory: RwLock<Arc<Directory>>,
     version: AtomicU64,
     promotions: AtomicU64,
@@ -28,6 +31,7 @@ impl Cluster {
         Cluster {
             me,
             coordinator: CoordinatorCounts::default(),
+            forwarding: Forwarding::default(),
             directory: RwLock::default(),
             version: AtomicU64::new(1),
             promotions: AtomicU64::new(0),

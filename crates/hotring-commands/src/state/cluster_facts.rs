@@ -7,6 +7,7 @@ use hotring_cluster::directory::Directory;
 use hotring_cluster::{SLOTS, Shard, ShardId};
 
 use crate::state::cluster::CoordinatorStatus;
+use crate::state::forwarding::ForwardingStatus;
 use crate::state::server::Server;
 
 /// A node of a cluster at one moment.
@@ -31,6 +32,8 @@ pub struct ClusterFacts {
     /// How often it has become the primary of its shard since its start.
     pub promotions: u64,
     pub coordinator: CoordinatorStatus,
+    /// Messages for clients of the other nodes.
+    pub messages: ForwardingStatus,
     /// Whether this node has a lease of the coordinator, as far as it knows.
     pub is_registered: bool,
 }
@@ -62,6 +65,7 @@ impl ClusterFacts {
             may_answer: server.replication.may_answer(),
             promotions: cluster.promotions(),
             coordinator,
+            messages: cluster.forwarding.status(),
             is_registered,
             directory,
         })

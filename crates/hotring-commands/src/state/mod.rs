@@ -12,6 +12,7 @@ pub mod durability;
 pub mod expirer;
 pub mod facts;
 pub mod failure;
+pub mod forwarding;
 pub mod hot_keys;
 pub mod interpreter;
 pub mod loading;

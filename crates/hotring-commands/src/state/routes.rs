@@ -113,9 +113,9 @@ impl Routes {
         }
     }
 
-    /// Whether messages on this shard channel go through this node.
+    /// Whether messages on this shard channel come to this node: they go to all nodes of its shard.
     pub(crate) fn serves_channel(&self, channel: &[u8]) -> bool {
-        self.leads() && self.is_own(slot_of(channel))
+        self.is_own(slot_of(channel))
     }
 
     /// The slot of a single request's keys, if it has any.
@@ -237,13 +237,12 @@ impl Routes {
     }
 }
 
-/// Whether a replica may answer the request. Messages on shard channels stay at the primary.
+/// Whether a replica may answer the request. Messages on shard channels come to all nodes of a shard.
 #[inline]
 fn may_read_copy(spec: &Spec, client: &Client) -> bool {
     // ORDERING: Relaxed, only this connection's thread changes it.
-    client.shared.reads_copies.load(Ordering::Relaxed)
-        && !client.changes_keys(spec)
-        && !spec.is_routed_by_channel()
+    let reads_copies = client.shared.reads_copies.load(Ordering::Relaxed);
+    reads_copies && !client.changes_keys(spec) || spec.is_routed_by_channel()
 }
 
 /// The port at which a client reaches a node: over TLS, if the client came so and the node has such a port.

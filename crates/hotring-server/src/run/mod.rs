@@ -32,6 +32,7 @@ use crate::tasks::cluster::farewell;
 use crate::tasks::deadline;
 use crate::tasks::expire;
 use crate::tasks::load;
+use crate::tasks::messages;
 use crate::tasks::replicate;
 use crate::tasks::watchdog;
 use crate::tasks::write_log;
@@ -368,6 +369,8 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let mut threads = start_threads(&server, embedded, listeners, unix)?;
     if let Some(membership) = membership {
         threads.push(membership.start(&server)?);
+        let linking = server.clone();
+        threads.push(spawn(messages::THREAD, move || messages::run(&linking))?);
     }
     if let Some(listener) = admin {
         threads.push(start_admin(&server, listener)?);

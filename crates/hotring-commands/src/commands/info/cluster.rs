@@ -30,5 +30,9 @@ pub(super) fn cluster(f: &Facts<'_>, text: &mut String) {
     field(text, "coordinator_silent_ms", ms(coordinator.silent));
     field(text, "coordinator_requests", coordinator.requests);
     field(text, "coordinator_failures", coordinator.failures);
+    let messages = &facts.messages;
+    field(text, "cluster_message_links", messages.links);
+    field(text, "cluster_messages_sent", messages.sent);
+    field(text, "cluster_messages_dropped", messages.dropped);
     counters(f, "Cluster", text);
 }

@@ -201,7 +201,7 @@ fn a_primary_by_the_records_alone_answers_nothing() {
     assert_eq!(dialogue.say("SET b 2"), not_yet);
     assert_eq!(dialogue.say("GET c"), "-MOVED 7365 10.0.0.3:7003¶");
     assert_eq!(dialogue.say("READONLY\r\nGET b"), "+OK¶$1¶1¶");
-    assert_eq!(dialogue.say("SSUBSCRIBE b"), not_yet);
+    assert_eq!(dialogue.say("SPUBLISH b x"), ":0¶", "messages are no data");
     assert_eq!(server.promote(&mut server.store.session(), true), Ok(()));
     assert_eq!(dialogue.say("SET b 2\r\nGET b"), "+OK¶$1¶2¶");
 }
@@ -269,7 +269,8 @@ fn a_replica_answers_only_reads_of_its_shard_and_only_after_readonly() {
         SET b 1                 -> HERE
         EXEC                    -> -EXECABORT Transaction discarded because of previous errors.¶
         EVAL 'return#KEYS' 1 b  -> :1¶
-        SPUBLISH b x            -> HERE
+        SPUBLISH b x            -> :0¶
+        SPUBLISH c x            -> -MOVED 7365 10.0.0.3:7003¶
         READWRITE               -> +OK¶
         GET b                   -> HERE
         READONLY                -> +OK¶
@@ -385,10 +386,17 @@ fn listeners_are_closed_once_their_channel_has_another_node() {
             false => drop(other.say("PING")),
         }
         assert!(is_killed(&mut listener) && !is_killed(&mut other), "{is_idle}");
-        // The other one's node becomes a replica.
-        publish(&other, |directory| {
-            directory.shards.get_mut(&1).unwrap().1.primary.node = node(2);
-        });
+        // The other one's node becomes a replica, to which messages come as well, and leaves the shard then.
+        let replicas = |dialogue: &Dialogue, replicas: Vec<_>| {
+            publish(dialogue, |directory| {
+                let shard = &mut directory.shards.get_mut(&1).unwrap().1;
+                (shard.primary.node, shard.replicas) = (node(2), replicas);
+            });
+        };
+        replicas(&other, vec![node(1)]);
+        other.idle();
+        assert!(!is_killed(&mut other));
+        replicas(&other, Vec::new());
         other.idle();
         assert!(is_killed(&mut other));
     }

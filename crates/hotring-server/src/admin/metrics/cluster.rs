@@ -75,6 +75,19 @@ pub(super) static PARTS: &[Part] = &[
         "Requests to the coordinator that got no answer",
         |f, l| value(f, l, |facts| facts.coordinator.failures),
     ),
+    gauge("cluster_message_links", "Other nodes that messages of PUBLISH reach", |f, l| {
+        value(f, l, |facts| facts.messages.links);
+    }),
+    counter(
+        "cluster_messages_total",
+        "Messages for other nodes, by what became of them",
+        |f, l| {
+            if let Some(facts) = &f.cluster {
+                l.labelled(&[("state", "sent")], facts.messages.sent);
+                l.labelled(&[("state", "dropped")], facts.messages.dropped);
+            }
+        },
+    ),
     Part::Counters(Group::Cluster),
 ];
 

@@ -4,6 +4,7 @@
 
 mod coordinator;
 mod failover;
+mod messages;
 mod registry;
 mod shown;
 mod shutdown;
