@@ -3,6 +3,7 @@
 
 mod cluster;
 mod cluster_demo;
+mod cluster_tls;
 mod files;
 mod nemesis;
 mod redis;
@@ -84,14 +85,16 @@ impl Server {
         let mut process = command.stderr(Stdio::piped()).spawn().expect("the program runs");
         let log = Box::new(BufReader::new(process.stderr.take().unwrap()));
         let mut server = Server { process, log, address: String::new(), told: String::new() };
-        while server.address.is_empty() {
+        loop {
             let line = next_line(&mut server.log);
             match line["addresses"].as_str() {
-                Some(addresses) => server.address = addresses.trim_matches(['[', ']']).to_string(),
+                Some(addresses) => {
+                    server.address = addresses.trim_matches(['[', ']']).to_string();
+                    return server;
+                }
                 None => server.told.push_str(&line.to_string()),
             }
         }
-        server
     }
 
     fn connect(&self) -> BufReader<TcpStream> {
