@@ -362,6 +362,16 @@ fn a_start_reports_how_data_is_kept() {
     assert!(text.contains(&format!("--log everysec --data {data}")), "{text}");
 }
 
+/// The address of the example is of no machine, so the start ends there and not before.
+#[test]
+fn the_example_of_a_node_has_settings_that_there_are() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/cluster/node.toml");
+    let started = output(&mut hotring(&["serve", "--config", file]));
+    assert_eq!(started.status.code(), Some(1));
+    let why = stderr(&started);
+    assert!(why.contains("192.0.2.11"), "{why}");
+}
+
 #[test]
 fn an_unknown_setting_stops_the_start() {
     let folder = Folder::new("wrong");
