@@ -12,8 +12,12 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == "cluster" {
+		checkCluster(os.Args[2:])
+		return
+	}
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: go run . PORT")
+		fmt.Fprintln(os.Stderr, "usage: go run . PORT, or go run . cluster ADDRESS=PID ...")
 		os.Exit(2)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

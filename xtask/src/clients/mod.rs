@@ -6,6 +6,7 @@
 //! applications do real work.
 
 mod applications;
+mod cluster;
 mod memcached;
 mod own;
 mod redis_cli;
@@ -35,6 +36,9 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("redis-rs", &[], rust),
     ("pymemcache", &["python3"], memcached::pymemcache),
     ("memccapable", &["memccapable"], memcached::memccapable),
+    ("redis-py-cluster", &["python3"], python_cluster),
+    ("go-redis-cluster", &["go"], go_cluster),
+    ("ioredis-cluster", &["node", "npm"], node_cluster),
     ("redis-py-own", &["python3"], own::redis_py),
     ("go-redis-own", &["go"], own::go_redis),
     ("pymemcache-own", &["python3"], own::pymemcache),
@@ -69,13 +73,27 @@ pub fn steps(suite: &mut Suite, names: &[&str], hotring: &Path) {
 
 /// Checks redis-py, in its own environment.
 fn python(hotring: &Path) -> Result<Done> {
-    let folder = root().join("tests/clients/python");
-    match install_python("venv", &folder.join("requirements.txt")) {
-        Ok(python) => {
-            against_server(hotring, process::command(python).arg(folder.join("check.py")))
-        }
+    match python_program("check.py") {
+        Ok(mut program) => against_server(hotring, &mut program),
         Err(error) => Ok(Done::Skipped(format!("redis-py cannot be installed: {error:#}"))),
     }
+}
+
+/// Checks redis-py's client of clusters.
+fn python_cluster(hotring: &Path) -> Result<Done> {
+    match python_program("cluster.py") {
+        Ok(mut program) => cluster::against_demo(hotring, &mut program),
+        Err(error) => Ok(Done::Skipped(format!("redis-py cannot be installed: {error:#}"))),
+    }
+}
+
+/// A program of `tests/clients/python`, with redis-py installed.
+fn python_program(name: &str) -> Result<Command> {
+    let folder = root().join("tests/clients/python");
+    let python = install_python("venv", &folder.join("requirements.txt"))?;
+    let mut program = process::command(python);
+    program.arg(folder.join(name));
+    Ok(program)
 }
 
 /// Installs the packages of a requirements file into an environment of this name; returns its Python.
@@ -89,8 +107,24 @@ fn install_python(environment: &str, requirements: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Checks go-redis; go downloads the modules.
+/// Checks go-redis.
 fn go(hotring: &Path) -> Result<Done> {
+    match go_program()? {
+        Ok(mut program) => against_server(hotring, &mut program),
+        Err(skipped) => Ok(skipped),
+    }
+}
+
+/// Checks go-redis's client of clusters.
+fn go_cluster(hotring: &Path) -> Result<Done> {
+    match go_program()? {
+        Ok(mut program) => cluster::against_demo(hotring, program.arg("cluster")),
+        Err(skipped) => Ok(skipped),
+    }
+}
+
+/// The program of `tests/clients/go`, or why it is left out; go downloads the modules.
+fn go_program() -> Result<Result<Command, Done>> {
     let folder = root().join("tests/clients/go");
     let program: PathBuf = target().join("clients/go-redis");
     let mut build = process::command("go");
@@ -99,19 +133,35 @@ fn go(hotring: &Path) -> Result<Done> {
     fetch.current_dir(&folder).args(["mod", "download"]);
     if let Err(error) = process::run(&mut fetch) {
         let why = "go is older than go.mod says, or go-redis cannot be downloaded";
-        return Ok(Done::Skipped(format!("{why}: {error:#}")));
+        return Ok(Err(Done::Skipped(format!("{why}: {error:#}"))));
     }
     process::run(&mut build)?;
-    against_server(hotring, &mut process::command(program))
+    Ok(Ok(process::command(program)))
 }
 
 /// Checks ioredis.
 fn node(hotring: &Path) -> Result<Done> {
-    let folder = root().join("tests/clients/node");
-    if let Err(error) = applications::install_node(&folder) {
-        return Ok(Done::Skipped(format!("ioredis cannot be installed: {error:#}")));
+    match node_program("check.js") {
+        Ok(mut program) => against_server(hotring, &mut program),
+        Err(error) => Ok(Done::Skipped(format!("ioredis cannot be installed: {error:#}"))),
     }
-    against_server(hotring, process::command("node").arg(folder.join("check.js")))
+}
+
+/// Checks ioredis's client of clusters.
+fn node_cluster(hotring: &Path) -> Result<Done> {
+    match node_program("cluster.js") {
+        Ok(mut program) => cluster::against_demo(hotring, &mut program),
+        Err(error) => Ok(Done::Skipped(format!("ioredis cannot be installed: {error:#}"))),
+    }
+}
+
+/// A program of `tests/clients/node`, with ioredis installed.
+fn node_program(name: &str) -> Result<Command> {
+    let folder = root().join("tests/clients/node");
+    applications::install_node(&folder)?;
+    let mut program = process::command("node");
+    program.arg(folder.join(name));
+    Ok(program)
 }
 
 /// Checks Jedis; Maven downloads it and its dependencies.

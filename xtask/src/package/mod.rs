@@ -22,11 +22,17 @@ use crate::workspace::{cargo, root, target};
 /// The target whose C library is linked statically.
 const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
 
+/// The systemd units, and names under which they can be verified.
+const UNITS: [(&str, &str); 2] =
+    [("hotring.service", "hotring.service"), ("cluster/hotring@.service", "hotring@a.service")];
+
 /// Files that the package must have, with permissions.
 const FILES: &[(&str, &str)] = &[
     ("usr/bin/hotring", "-rwxr-xr-x"),
     ("etc/hotring/hotring.toml", "-rw-r--r--"),
     ("usr/lib/systemd/system/hotring.service", "-rw-r--r--"),
+    ("usr/lib/systemd/system/hotring@.service", "-rw-r--r--"),
+    ("usr/share/hotring/node.toml", "-rw-r--r--"),
     ("usr/lib/sysusers.d/hotring.conf", "-rw-r--r--"),
     ("usr/share/hotring/alerts.yml", "-rw-r--r--"),
     ("usr/share/hotring/dashboard.json", "-rw-r--r--"),
@@ -129,29 +135,32 @@ fn line_tables(package: &Path, unpacked: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(file))
 }
 
-/// Verifies the systemd unit, with the path of the built program, by `systemd-analyze`.
+/// Verifies the systemd units, with the path of the built program, by `systemd-analyze`.
 fn unit() -> Result<Done> {
     if let Some(missing) = tools::missing(&["systemd-analyze"]) {
         return Ok(Done::Skipped(missing));
     }
     process::run(cargo().args(["build", "--release", "--locked", "-p", "hotring"]))?;
-    let text = fs::read_to_string(root().join("packaging/hotring.service"))?;
     let program = target().join("release/hotring");
-    let unit = fresh("unit")?.join("hotring.service");
-    fs::write(&unit, text.replace("/usr/bin/hotring", &program.to_string_lossy()))?;
-    let verified = command("systemd-analyze")
-        .args(["verify", "--recursive-errors=no"])
-        .arg(&unit)
-        .output()
-        .context("cannot run systemd-analyze")?;
-    let complaints = String::from_utf8_lossy(&verified.stderr);
-    // Unknown lines cause only a warning, and success.
-    ensure!(
-        verified.status.success() && complaints.trim().is_empty(),
-        "systemd-analyze: {complaints}"
-    );
-    println!("  systemd-analyze verify has no complaints");
-    Ok(Done::Passed(1))
+    let folder = fresh("unit")?;
+    for (name, instance) in UNITS {
+        let text = fs::read_to_string(root().join("packaging").join(name))?;
+        let unit = folder.join(instance);
+        fs::write(&unit, text.replace("/usr/bin/hotring", &program.to_string_lossy()))?;
+        let verified = command("systemd-analyze")
+            .args(["verify", "--recursive-errors=no"])
+            .arg(&unit)
+            .output()
+            .context("cannot run systemd-analyze")?;
+        let complaints = String::from_utf8_lossy(&verified.stderr);
+        // Unknown lines cause only a warning, and success.
+        ensure!(
+            verified.status.success() && complaints.trim().is_empty(),
+            "systemd-analyze: {complaints}"
+        );
+        println!("  systemd-analyze verify has no complaints about {name}");
+    }
+    Ok(Done::Passed(UNITS.len()))
 }
 
 /// Starts a server of this program, sends a request, and stops it.

@@ -1,11 +1,17 @@
 //! Commands on the entire store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, MODULE LIST, SHUTDOWN.
 
+use hotring_protocol::Writer;
+
 use super::save;
 use crate::host::{clock, fiber};
-use crate::state::client::{Client, Closing};
+use crate::state::client::{Client, Closing, Wait};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::server::Server;
+use crate::state::snapshots::EndHow;
+
+/// The error of a SHUTDOWN that did not end the server. Clients know it from Redis.
+const NOT_SHUT_DOWN: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
 /// Keys that a walk meets at once.
 const STEP_KEYS: u32 = 64;
@@ -86,26 +92,69 @@ pub(crate) fn modules(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Stops the server as Ctrl-C does. As in Redis, a success has no reply.
+/// Ends the server as Ctrl-C does. As in Redis, a success has no reply. NOW leaves out the handover of a cluster's
+/// primary, and FORCE ends the server even if its snapshot fails.
 pub(crate) fn shutdown(c: &mut Context<'_>) -> Outcome {
-    let mut saves = false;
-    for word in c.args.tail(1).iter() {
-        match word.to_ascii_lowercase().as_slice() {
-            b"nosave" | b"now" | b"force" => {}
-            b"save" => saves = true,
-            b"abort" => return save::abort_shutdown(c),
-            _ => return Err(Failure::Syntax),
+    let words: Vec<Vec<u8>> = c.args.tail(1).iter().map(<[u8]>::to_ascii_lowercase).collect();
+    let known = [&b"nosave"[..], b"save", b"now", b"force", b"abort"];
+    let has = |word: &[u8]| words.iter().any(|said| said == word);
+    let is_known = words.iter().all(|said| known.contains(&&said[..]));
+    if !is_known || has(b"abort") && words.len() > 1 || has(b"save") && has(b"nosave") {
+        return Err(Failure::Syntax);
+    }
+    if has(b"abort") {
+        return abort_shutdown(c);
+    }
+    let how = EndHow { is_forced: has(b"force"), is_now: has(b"now") };
+    let mut snapshot = None;
+    if has(b"save") {
+        snapshot = save::save_before_end(&c.server.persist, how);
+        if snapshot.is_none() && !how.is_forced {
+            tracing::warn!("SHUTDOWN SAVE refused: there is no log, and no snapshot without one");
+            return Err(Failure::text(NOT_SHUT_DOWN));
         }
     }
-    if saves {
-        return save::save_and_shut_down(c);
+    tracing::info!(client = c.client.shared.id, "SHUTDOWN: finishing what has arrived");
+    match (snapshot, how.is_now) {
+        // The server ends even if this client disconnects meanwhile.
+        (Some(_), _) => {}
+        (None, true) => c.server.stop(),
+        (None, false) => c.server.retire(),
     }
-    shut_down(c.server, c.client);
+    match is_awaited(c.server, snapshot) {
+        true => c.client.begin_wait(Wait::End { snapshot }),
+        false => c.client.closing = Some(Closing::Killed),
+    }
     Ok(())
 }
 
-pub(super) fn shut_down(server: &Server, client: &mut Client) {
-    tracing::info!(client = client.shared.id, "SHUTDOWN: finishing the requests that have arrived");
-    client.closing = Some(Closing::Killed);
-    server.stop();
+/// SHUTDOWN ABORT: cancels the SHUTDOWN of another client, as long as that saves or hands over.
+fn abort_shutdown(c: &mut Context<'_>) -> Outcome {
+    let saves = save::abort_end(&c.server.persist);
+    if !c.server.process.abort_retirement() && !saves {
+        return Err(Failure::text("ERR No shutdown in progress."));
+    }
+    c.reply.ok();
+    Ok(())
+}
+
+/// Whether a client that waits for the end of the server, and for a snapshot before, must keep waiting.
+pub(crate) fn is_awaited(server: &Server, snapshot: Option<u64>) -> bool {
+    snapshot.is_some_and(|number| save::is_awaited(&server.persist.durability, number))
+        || server.process.is_retiring()
+}
+
+/// Ends the connection of a client that has waited for the end of the server. If the server does not end, replies with
+/// an error and returns it.
+pub(crate) fn end_wait(
+    server: &Server,
+    client: &mut Client,
+    reply: &mut Writer<'_>,
+) -> Option<String> {
+    if server.process.is_stopping() {
+        client.closing = Some(Closing::Killed);
+        return None;
+    }
+    reply.error(NOT_SHUT_DOWN);
+    Some(NOT_SHUT_DOWN.to_string())
 }

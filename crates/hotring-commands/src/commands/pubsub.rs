@@ -13,16 +13,51 @@ use crate::state::server::Server;
 use crate::state::subscriptions::Subscriptions;
 
 pub(crate) fn publish(c: &mut Context<'_>) -> Outcome {
-    let inbox_max = c.server.settings.config().subscriber_output_max;
-    let delivered = c.server.push.pubsub.publish(&c.args[1], &c.args[2], inbox_max);
-    c.reply.count(delivered);
+    publish_to_all_nodes(c, false);
     Ok(())
 }
 
 pub(crate) fn spublish(c: &mut Context<'_>) -> Outcome {
-    let inbox_max = c.server.settings.config().subscriber_output_max;
-    let delivered = c.server.push.pubsub.publish_to_shard(&c.args[1], &c.args[2], inbox_max);
+    publish_to_all_nodes(c, true);
+    Ok(())
+}
+
+/// Sends a message to the clients of this node, and in a cluster to those of all others, or of the others of the shard.
+/// As in Redis the reply counts those of this node.
+fn publish_to_all_nodes(c: &mut Context<'_>, is_shard: bool) {
+    let (args, max) = (c.args, c.server.settings.config().subscriber_output_max);
+    if let Some(cluster) = &c.server.cluster {
+        cluster.forwarding.send(is_shard, &args[1], &args[2], max);
+    }
+    deliver(c, is_shard, (&args[1], &args[2]), max);
+}
+
+fn deliver(c: &mut Context<'_>, is_shard: bool, (channel, message): (&[u8], &[u8]), max: usize) {
+    let pubsub = &c.server.push.pubsub;
+    let delivered = match is_shard {
+        true => pubsub.publish_to_shard(channel, message, max),
+        false => pubsub.publish(channel, message, max),
+    };
     c.reply.count(delivered);
+}
+
+/// A message from another node of the cluster, for the clients of this one. Without arguments, answers that this node
+/// takes them.
+pub(crate) fn hotring_deliver(c: &mut Context<'_>) -> Outcome {
+    if c.server.cluster.is_none() {
+        return Err(Failure::text("ERR This instance has cluster support disabled"));
+    }
+    let is_shard = match (c.args.len(), c.args.get(1)) {
+        (1, _) => {
+            c.reply.ok();
+            return Ok(());
+        }
+        (4, Some(word)) if word.eq_ignore_ascii_case(b"all") => false,
+        (4, Some(word)) if word.eq_ignore_ascii_case(b"shard") => true,
+        _ => return Err(Failure::Syntax),
+    };
+    let (args, max) = (c.args, c.server.settings.config().subscriber_output_max);
+    deliver(c, is_shard, (&args[2], &args[3]), max);
     Ok(())
 }
 

@@ -1,28 +1,28 @@
-//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN SAVE, and the persistence fields of INFO. [`crate::state::snapshots`]
-//! holds the state of snapshots. BGREWRITEAOF takes a snapshot, because a snapshot is what shortens the log here.
+//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, the snapshot of SHUTDOWN SAVE, and the persistence fields of INFO.
+//! [`crate::state::snapshots`] holds the state of snapshots. BGREWRITEAOF takes a snapshot, because a snapshot is what
+//! shortens the log here.
 
 use std::fmt::Write as _;
 
 use hotring_protocol::Writer;
 
-use crate::state::client::{Client, Wait};
+use crate::state::client::Wait;
 use crate::state::context::Context;
 use crate::state::durability::Durability;
 use crate::state::facts::Facts;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::persist::Persist;
 use crate::state::server::Server;
-use crate::state::snapshots::{SnapshotStatus, Snapshots};
+use crate::state::snapshots::{EndHow, SnapshotStatus, Snapshots};
 
 const NO_LOG: Failure =
     Failure::text("ERR a snapshot needs a log beside it: start the server with log everysec");
 const UNDER_WAY: Failure = Failure::text("ERR Background save already in progress");
-const NOT_SHUT_DOWN: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
 /// SAVE. This function does not block: it begins a wait, and [`end_wait`] replies once the snapshot is complete.
 pub(crate) fn save(c: &mut Context<'_>) -> Outcome {
     let number = snapshots(&c.server.persist)?.ask().ok_or(UNDER_WAY)?;
-    c.client.begin_wait(Wait::Save { number, ends: false });
+    c.client.begin_wait(Wait::Save { number });
     Ok(())
 }
 
@@ -58,25 +58,14 @@ pub(crate) fn lastsave(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// SHUTDOWN SAVE: the server stops once a snapshot is complete. If the snapshot fails, the server keeps running.
-pub(super) fn save_and_shut_down(c: &mut Context<'_>) -> Outcome {
-    let Ok(snapshots) = snapshots(&c.server.persist) else {
-        tracing::warn!("SHUTDOWN SAVE refused: there is no log, and no snapshot without one");
-        return Err(Failure::text(NOT_SHUT_DOWN));
-    };
-    // The server stops even if this client disconnects meanwhile.
-    let number = snapshots.request_shutdown();
-    c.client.begin_wait(Wait::Save { number, ends: true });
-    Ok(())
+/// Asks for a snapshot after which the server ends. Returns its number; None if there are no snapshots.
+pub(super) fn save_before_end(persist: &Persist, how: EndHow) -> Option<u64> {
+    snapshots(persist).ok().map(|snapshots| snapshots.request_shutdown(how))
 }
 
-/// SHUTDOWN ABORT: cancels the SHUTDOWN SAVE of another client.
-pub(super) fn abort_shutdown(c: &mut Context<'_>) -> Outcome {
-    if !snapshots(&c.server.persist).is_ok_and(Snapshots::abort_shutdown) {
-        return Err(Failure::text("ERR No shutdown in progress."));
-    }
-    c.reply.ok();
-    Ok(())
+/// Cancels [`save_before_end`]; false if no client has asked for it.
+pub(super) fn abort_end(persist: &Persist) -> bool {
+    snapshots(persist).is_ok_and(Snapshots::abort_shutdown)
 }
 
 /// Whether a client that waits for this snapshot must keep waiting.
@@ -85,19 +74,9 @@ pub(crate) fn is_awaited(durability: &Durability, number: u64) -> bool {
 }
 
 /// Replies to a client that has waited for this snapshot. Returns the error, if the reply is one.
-pub(crate) fn end_wait(
-    server: &Server,
-    client: &mut Client,
-    (number, ends): (u64, bool),
-    reply: &mut Writer<'_>,
-) -> Option<String> {
+pub(crate) fn end_wait(server: &Server, number: u64, reply: &mut Writer<'_>) -> Option<String> {
     let ended = server.persist.durability.snapshots().and_then(|snapshots| snapshots.ended(number));
     let error = match ended {
-        Some(Ok(())) if ends && server.process.is_stopping() => {
-            super::process::shut_down(server, client);
-            return None;
-        }
-        _ if ends => NOT_SHUT_DOWN.to_string(),
         Some(Ok(())) => {
             reply.ok();
             return None;

@@ -67,7 +67,8 @@ impl Dialogue {
         &mut self.conversation.client
     }
 
-    fn begin(server: Arc<Server>, version: Version) -> Self {
+    /// A client of this server.
+    pub(crate) fn begin(server: Arc<Server>, version: Version) -> Self {
         let shared = server.clients.enter("peer".into(), "local".into(), 0);
         let mut conversation = Conversation::new(shared, &server);
         conversation.client.speak(version, &server.acl, &mut Vec::new());

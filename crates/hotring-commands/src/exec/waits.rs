@@ -6,7 +6,7 @@ use hotring_protocol::Writer;
 use hotring_store::Watched;
 
 use super::{Conversation, Executor};
-use crate::commands::{save, wait_for_safety};
+use crate::commands::{process, save, wait_for_safety};
 use crate::state::client::{Client, Closing, Unblocked, Wait};
 use crate::state::cluster::Cluster;
 use crate::state::shown;
@@ -71,9 +71,12 @@ impl Executor {
                     None => Watched::Fired,
                 }
             }
-            Some(&Wait::Save { number, .. })
+            Some(&Wait::Save { number })
                 if save::is_awaited(&self.thread.server.persist.durability, number) =>
             {
+                Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
+            }
+            Some(&Wait::End { snapshot }) if process::is_awaited(&self.thread.server, snapshot) => {
                 Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
             }
             Some(&Wait::Safe { lsn, wanted, .. })
@@ -85,6 +88,7 @@ impl Executor {
             Some(
                 Wait::Element { .. }
                 | Wait::Save { .. }
+                | Wait::End { .. }
                 | Wait::Safe { .. }
                 | Wait::Moving { .. }
                 | Wait::Log,
@@ -128,9 +132,10 @@ impl Executor {
             Some(Wait::Pause { .. } | Wait::Moving { .. } | Wait::Log | Wait::Script { .. })
         );
         let saved = match client.wait() {
-            Some(&Wait::Save { number, ends }) => Some((number, ends)),
+            Some(&Wait::Save { number }) => Some(number),
             _ => None,
         };
+        let ends = matches!(client.wait(), Some(Wait::End { .. }));
         let safe = match client.wait() {
             Some(&Wait::Safe { lsn, wanted, .. }) => Some((lsn, wanted)),
             _ => None,
@@ -162,8 +167,13 @@ impl Executor {
         }
         let start = out.len();
         let mut reply = Writer::new(out, client.version);
-        if let Some(saved) = saved {
-            if let Some(error) = save::end_wait(&self.thread.server, client, saved, &mut reply) {
+        if ends || saved.is_some() {
+            let server = &self.thread.server;
+            let error = match saved {
+                Some(number) => save::end_wait(server, number, &mut reply),
+                None => process::end_wait(server, client, &mut reply),
+            };
+            if let Some(error) = error {
                 self.thread.shared().counters.error(&error);
             }
             return client.end_request(None, start, out);

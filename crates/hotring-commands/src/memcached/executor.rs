@@ -207,6 +207,12 @@ fn misplaced(routes: &Routes, command: Command, args: ArgsView<'_>) -> Option<Mi
         let key = MetaKey::parse(args.get(1)?, true).ok()?;
         return misplaced_keys(routes, command, || std::iter::once(key.bytes()));
     }
+    let shows_keys = command == Cmd::Stats && args.get(1) == Some(b"cachedump");
+    if shows_keys || command == Cmd::FlushAll {
+        if let Some(why) = routes.unanswered() {
+            return Some(Misplaced::Elsewhere(why));
+        }
+    }
     misplaced_keys(routes, command, || command.keys(args).iter())
 }
 

@@ -41,6 +41,7 @@ pub enum Group {
     Accepts,
     Closes,
     Network,
+    Cluster,
     Damage,
 }
 
@@ -149,6 +150,12 @@ const fn closed(labels: &'static [(&'static str, &'static str)]) -> Counted {
         .labelled(labels)
 }
 
+/// The presentation of a counter of requests that a node of a cluster did not serve.
+const fn misplaced(labels: &'static [(&'static str, &'static str)]) -> Counted {
+    let help = "Requests that this node of a cluster did not serve, by answer";
+    metric(Group::Cluster, "cluster_refusals_total", help).labelled(labels)
+}
+
 counters! {
     /// The counters of one thread. Aligned so that two threads' counters never share a cache line pair.
     #[repr(align(128))]
@@ -226,6 +233,14 @@ counters! {
             "replica_wait_microseconds_total",
             "Microseconds for which groups of replies waited for in-sync replicas",
         ).stat("replica_wait_usec");
+        /// Requests that were sent to another node of the cluster.
+        moved = misplaced(&[("answer", "MOVED")]).info("Cluster", "cluster_moved_replies");
+        /// Requests with keys in several slots.
+        across_slots =
+            misplaced(&[("answer", "CROSSSLOT")]).info("Cluster", "cluster_crossslot_replies");
+        /// Requests whose slot no shard serves, or that this node may not answer.
+        cluster_down =
+            misplaced(&[("answer", "CLUSTERDOWN")]).info("Cluster", "cluster_clusterdown_replies");
         /// Commands that met a damaged item.
         damaged_reads = metric(
             Group::Damage,
@@ -271,6 +286,17 @@ impl Counters {
     pub(crate) fn error(&self, error: &str) {
         self.errors.add(1);
         self.error_kinds.note(error);
+    }
+
+    /// Counts a request that this node of a cluster does not serve.
+    #[cold]
+    pub(crate) fn misplaced(&self, error: &str) {
+        self.error(error);
+        match error.split_once(' ').map(|(code, _)| code) {
+            Some("MOVED") => self.moved.add(1),
+            Some("CROSSSLOT") => self.across_slots.add(1),
+            _ => self.cluster_down.add(1),
+        }
     }
 }
 

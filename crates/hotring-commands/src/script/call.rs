@@ -18,6 +18,7 @@ use crate::state::context::Context;
 use crate::state::interpreter::Run;
 use crate::state::monitors;
 use crate::state::notify;
+use crate::state::routes::{Misplaced, UNANSWERED};
 use crate::state::tracking;
 use crate::table::{CommandError, Flags, Group, Spec, resolve};
 
@@ -141,7 +142,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         }
     }
 
-    /// The error of a command whose keys this node of a cluster does not serve, or not in this script.
+    /// The error of a command whose keys this node of a cluster does not serve, or not now, or not in this script.
     fn misplaced(&self, spec: &Spec, request: ArgsView<'_>) -> Option<&'static str> {
         let Context { client, locals, .. } = &*self.context;
         let routes = locals.routes.as_ref().filter(|_| !client.is_of_primary())?;
@@ -149,6 +150,7 @@ impl<'a, 'c> Caller<'a, 'c> {
             // Its declared keys were looked at before it began.
             Ok(_) if routes.must_wait(spec, request, client) => return Some(MOVING),
             Ok(slot) => slot?,
+            Err(Misplaced::Unanswered) => return Some(UNANSWERED),
             Err(_) => return Some(NOT_LOCAL),
         };
         let before = self.slot.replace(self.slot.get().or(Some(slot)));

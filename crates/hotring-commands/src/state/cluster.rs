@@ -1,9 +1,10 @@
-//! The server's place in a cluster: which node it is, the records of the cluster as last seen, and the slots that are
-//! on their way.
+//! The server's place in a cluster: which node it is, the records of the cluster as last seen, the slots that are on
+//! their way, and how its coordinator answers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 use hotring_cluster::directory::{Directory, MoveId};
 use hotring_cluster::{NodeId, SLOTS, SlotSet, slot_of};
@@ -12,15 +13,23 @@ use tokio::sync::Notify;
 
 use crate::state::moves::Moves;
 
+use crate::host::clock;
+use crate::state::forwarding::Forwarding;
+
 /// The shared state of a node of a cluster.
 pub struct Cluster {
     /// This node.
     pub me: NodeId,
+    /// The outcomes of the requests to the coordinator.
+    pub coordinator: CoordinatorCounts,
+    /// Messages for clients of the other nodes.
+    pub forwarding: Forwarding,
     /// The moves of slots that come here.
     pub moves: Arc<Moves>,
     published: Notify,
     served: RwLock<Served>,
     version: AtomicU64,
+    promotions: AtomicU64,
     /// Whoever changes the grounds of the store holds this.
     changing: Mutex<()>,
     /// The version of the grounds by which keys were forgotten last.
@@ -58,6 +67,9 @@ impl Cluster {
     pub fn new(me: NodeId) -> Self {
         Cluster {
             me,
+            coordinator: CoordinatorCounts::default(),
+            forwarding: Forwarding::default(),
+            promotions: AtomicU64::new(0),
             moves: Arc::default(),
             published: Notify::new(),
             served: RwLock::default(),
@@ -163,6 +175,18 @@ impl Cluster {
         // ORDERING: Relaxed, a figure.
         self.clean.store(version, Ordering::Relaxed);
     }
+
+    /// Counts that this node has become the primary of its shard.
+    pub(super) fn count_promotion(&self) {
+        // ORDERING: Relaxed, a figure.
+        self.promotions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often this node has become the primary of its shard since its start.
+    pub fn promotions(&self) -> u64 {
+        // ORDERING: Relaxed, a figure.
+        self.promotions.load(Ordering::Relaxed)
+    }
 }
 
 impl Served {
@@ -210,6 +234,72 @@ impl Served {
     }
 }
 
+/// The outcomes of the requests to the coordinator.
+#[derive(Debug, Default)]
+pub struct CoordinatorCounts(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    requests: u64,
+    failures: u64,
+    answered: Option<Instant>,
+    /// Unix milliseconds since which every request was answered.
+    reachable_since: Option<u64>,
+    /// When the present lease was granted or renewed.
+    lease_kept: Option<Instant>,
+}
+
+/// The coordinator as this node sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct CoordinatorStatus {
+    /// Requests since the start, and those of them without an answer.
+    pub requests: u64,
+    pub failures: u64,
+    /// Time since the last answer; None before the first.
+    pub silent: Option<Duration>,
+    /// Unix milliseconds since which every request was answered; None if the last one was not.
+    pub reachable_since: Option<u64>,
+    /// Time since the present lease was granted or renewed; None without a lease.
+    pub lease_age: Option<Duration>,
+}
+
+impl CoordinatorCounts {
+    /// Counts a request, which the coordinator has answered or not.
+    pub fn count(&self, is_answered: bool) {
+        let mut counted = self.counted();
+        counted.requests += 1;
+        if is_answered {
+            counted.answered = Some(clock::monotonic());
+            counted.reachable_since.get_or_insert_with(clock::unix_ms);
+        } else {
+            counted.failures += 1;
+            counted.reachable_since = None;
+        }
+    }
+
+    /// The lease of this node was granted or renewed, or has ended.
+    pub fn note_lease(&self, lives: bool) {
+        self.counted().lease_kept = lives.then(clock::monotonic);
+    }
+
+    /// The coordinator as this node sees it now.
+    pub fn status(&self) -> CoordinatorStatus {
+        let counted = self.counted();
+        CoordinatorStatus {
+            requests: counted.requests,
+            failures: counted.failures,
+            silent: counted.answered.map(|at| at.elapsed()),
+            reachable_since: counted.reachable_since,
+            lease_age: counted.lease_kept.map(|at| at.elapsed()),
+        }
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        // Figures, which no panic leaves half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use hotring_cluster::directory::Node;
@@ -220,6 +310,25 @@ pub(crate) mod tests {
     /// The node of this number.
     pub(crate) fn node(n: u8) -> NodeId {
         NodeId([n; 20])
+    }
+
+    #[test]
+    fn the_coordinator_is_reachable_from_its_first_answer_after_a_failure() {
+        let counts = CoordinatorCounts::default();
+        assert!(counts.status().silent.is_none() && counts.status().reachable_since.is_none());
+        counts.count(true);
+        let since = counts.status().reachable_since.unwrap();
+        counts.count(true);
+        assert_eq!(counts.status().reachable_since, Some(since));
+        counts.count(false);
+        let status = counts.status();
+        assert_eq!((status.requests, status.failures, status.reachable_since), (3, 1, None));
+        assert!(status.silent.is_some() && status.lease_age.is_none());
+        counts.note_lease(true);
+        assert!(counts.status().lease_age.is_some());
+        counts.note_lease(false);
+        counts.count(true);
+        assert!(counts.status().lease_age.is_none() && counts.status().reachable_since.is_some());
     }
 
     /// Shard 1 has node 1, and 2 as its replica, and slots 0 to 5460; shard 2 has node 3, which speaks TLS, and 4 as

@@ -23,7 +23,18 @@ pub struct Process {
     pub unix_path: Option<PathBuf>,
     /// The certificate and settings of TLS connections.
     pub tls: Tls,
-    stop: watch::Sender<bool>,
+    end: watch::Sender<End>,
+}
+
+/// How far the end of the server has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// No client and no signal asks for it.
+    Far,
+    /// The server hands its role over first. This can be cancelled.
+    Retires,
+    /// The threads finish what has arrived.
+    Stops,
 }
 
 impl Process {
@@ -39,22 +50,56 @@ impl Process {
             addresses,
             unix_path,
             tls: Tls::default(),
-            stop: watch::Sender::new(false),
+            end: watch::Sender::new(End::Far),
         }
     }
 
     pub(super) fn stop(&self) {
-        self.stop.send_replace(true);
+        self.end.send_replace(End::Stops);
+    }
+
+    /// Asks for a handover before the end.
+    pub(super) fn retire(&self) {
+        self.change(End::Far, End::Retires);
+    }
+
+    /// Cancels [`retire`](Self::retire); false if it was not asked for, or is done.
+    pub(crate) fn abort_retirement(&self) -> bool {
+        self.change(End::Retires, End::Far)
+    }
+
+    fn change(&self, from: End, to: End) -> bool {
+        self.end.send_if_modified(|end| {
+            let is_there = *end == from;
+            if is_there {
+                *end = to;
+            }
+            is_there
+        })
+    }
+
+    /// Whether the server hands its role over, to end afterwards.
+    pub fn is_retiring(&self) -> bool {
+        *self.end.borrow() == End::Retires
+    }
+
+    /// Waits until the server must hand its role over, to end afterwards.
+    pub async fn retiring(&self) {
+        self.reached(End::Retires).await;
     }
 
     /// Whether the server is about to end.
     pub fn is_stopping(&self) -> bool {
-        *self.stop.borrow()
+        *self.end.borrow() == End::Stops
     }
 
     /// Waits until the server is about to end.
     pub async fn stopping(&self) {
+        self.reached(End::Stops).await;
+    }
+
+    async fn reached(&self, wanted: End) {
         // The sender lives as long as `self`: waiting cannot fail.
-        let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
+        let _ = self.end.subscribe().wait_for(|end| *end == wanted).await;
     }
 }

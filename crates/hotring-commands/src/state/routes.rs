@@ -23,7 +23,7 @@ const WORD: usize = u64::BITS as usize;
 type Bits = [u64; SLOTS as usize / WORD];
 
 /// The error of a node that may not answer now.
-const UNANSWERED: &str = "CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet";
+pub(crate) const UNANSWERED: &str = "CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet";
 
 /// The error of a slot that the table may already give to this shard. The old owner would send the client here.
 const EXPECTED: &str = "TRYAGAIN This slot is about to be served here";
@@ -202,9 +202,9 @@ impl Routes {
         })
     }
 
-    /// Whether messages on this shard channel go through this node.
+    /// Whether messages on this shard channel come to this node: they go to all nodes of its shard.
     pub(crate) fn serves_channel(&self, channel: &[u8]) -> bool {
-        self.leads() && self.is_own(slot_of(channel))
+        self.is_own(slot_of(channel))
     }
 
     /// The slot of a single request's keys, if it has any.
@@ -214,7 +214,16 @@ impl Routes {
         args: ArgsView<'_>,
         client: &Client,
     ) -> Result<Option<Slot>, Misplaced> {
+        self.check_whole(spec)?;
         self.check(spec.routing_keys_of(args), may_read_copy(spec, client))
+    }
+
+    /// Whether a command may run that uses the data of this node without naming keys.
+    fn check_whole(&self, spec: &Spec) -> Result<(), Misplaced> {
+        match self.answers || !spec.uses_whole_store() {
+            true => Ok(()),
+            false => Err(Misplaced::Unanswered),
+        }
     }
 
     /// The slot of these keys, if there are any. With `may_read_copy` a replica is good enough.
@@ -258,9 +267,12 @@ impl Routes {
                 let mut watched =
                     client.transaction.watched.iter().map(|stamp| slot_of(stamp.key()));
                 let keys = queue.commands().flat_map(|(spec, args)| spec.routing_keys_of(args));
+                let mut specs = queue.commands().map(|(spec, _)| spec);
                 match watched.find(|slot| !self.is_own(*slot)) {
                     Some(slot) => Err(Misplaced::Elsewhere(slot)),
-                    None => self.check(keys, may_read_copy),
+                    None => specs
+                        .try_for_each(|spec| self.check_whole(spec))
+                        .and_then(|()| self.check(keys, may_read_copy)),
                 }
             }
             None => self.place(spec, args, client),
@@ -281,8 +293,10 @@ impl Routes {
     /// The owner of the first of these keys that another shard has, for a protocol without redirections.
     pub(crate) fn stranger<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Option<String> {
         let mut keys = keys.map(slot_of).peekable();
-        if !self.answers && keys.peek().is_some() {
-            return Some(UNANSWERED.to_string());
+        if keys.peek().is_some()
+            && let Some(why) = self.unanswered()
+        {
+            return Some(why);
         }
         let slot = keys.find(|slot| !self.is_own(*slot))?;
         Some(match self.directory.shard_of_slot(slot).zip(self.primary_of(slot)) {
@@ -294,6 +308,11 @@ impl Routes {
             }
             None => format!("no shard serves slot {slot} of this key"),
         })
+    }
+
+    /// The error of a request for data of this node, if it may not answer now.
+    pub(crate) fn unanswered(&self) -> Option<String> {
+        (!self.answers).then(|| UNANSWERED.to_string())
     }
 
     fn message(&self, misplaced: Misplaced, uses_tls: bool) -> Cow<'static, str> {
@@ -333,13 +352,12 @@ fn insert(bits: &mut Bits, slot: Slot) {
     bits[usize::from(slot) / WORD] |= 1 << (usize::from(slot) % WORD);
 }
 
-/// Whether a replica may answer the request. Messages on shard channels stay at the primary.
+/// Whether a replica may answer the request. Messages on shard channels come to all nodes of a shard.
 #[inline]
 fn may_read_copy(spec: &Spec, client: &Client) -> bool {
     // ORDERING: Relaxed, only this connection's thread changes it.
-    client.shared.reads_copies.load(Ordering::Relaxed)
-        && !client.changes_keys(spec)
-        && !spec.is_routed_by_channel()
+    let reads_copies = client.shared.reads_copies.load(Ordering::Relaxed);
+    reads_copies && !client.changes_keys(spec) || spec.is_routed_by_channel()
 }
 
 /// The port at which a client reaches a node: over TLS, if the client came so and the node has such a port.

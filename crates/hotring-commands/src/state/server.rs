@@ -288,6 +288,9 @@ impl Server {
     /// Accepts writes, because an epoch of this server has begun.
     pub(super) fn serve_as_primary(&self, session: &mut Session) {
         self.note_reign();
+        if let Some(cluster) = &self.cluster {
+            cluster.count_promotion();
+        }
         session.follow(true);
         session.switch_role(Role::Primary, clock::unix_ms());
         self.set_source(None, false);
@@ -410,6 +413,14 @@ impl Server {
         if self.clients.remove(client) {
             // ORDERING: Relaxed, a hint for balancing.
             self.threads[client.thread].connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the server in order: a primary of a cluster hands its role over first, if it can.
+    pub fn retire(&self) {
+        match self.cluster.is_some() && !self.replication.is_replica() {
+            true => self.process.retire(),
+            false => self.stop(),
         }
     }
 

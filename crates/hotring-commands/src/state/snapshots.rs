@@ -47,9 +47,18 @@ struct State {
     saved_at: Option<u64>,
     saved: Instant,
     saved_files: Saved,
-    /// The snapshot after which the server must end.
-    ends: Option<u64>,
+    /// The snapshot after which the server must end, and how.
+    ends: Option<(u64, EndHow)>,
     is_closed: bool,
+}
+
+/// How the server ends after a snapshot.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndHow {
+    /// Also if the snapshot fails.
+    pub is_forced: bool,
+    /// Without a handover of its role.
+    pub is_now: bool,
 }
 
 /// The snapshot and log on disk.
@@ -201,11 +210,14 @@ impl Snapshots {
 
     /// Requests a snapshot of all writes so far, after which the server ends unless the snapshot fails. Returns its
     /// number. A second request gets the same snapshot: later writes are in the log.
-    pub(crate) fn request_shutdown(&self) -> u64 {
+    pub(crate) fn request_shutdown(&self, how: EndHow) -> u64 {
         let mut state = self.state();
         // The current snapshot may lack writes since its start.
         let next = state.begun + 1;
-        let number = *state.ends.get_or_insert(next);
+        let (number, present) = state.ends.get_or_insert((next, how));
+        present.is_forced |= how.is_forced;
+        present.is_now |= how.is_now;
+        let number = *number;
         state.wanted = state.wanted.max(number);
         self.wake.notify_all();
         number
@@ -279,14 +291,16 @@ impl Snapshots {
     }
 
     /// Ends the current snapshot. Calls `stop` if the server must end after this snapshot.
-    pub fn end(&self, result: Result<Saved, Box<dyn Error>>, stop: impl FnOnce()) {
+    pub fn end(&self, result: Result<Saved, Box<dyn Error>>, stop: impl FnOnce(EndHow)) {
         let mut state = self.state();
         let begun = state.begun;
-        let ends = state.ends.take_if(|number| *number <= begun).is_some();
-        if ends && result.is_ok() {
+        let ends = state.ends.take_if(|(number, _)| *number <= begun);
+        if let Some((_, how)) = ends
+            && (result.is_ok() || how.is_forced)
+        {
             // Waiting clients check under the same lock, so that they see the stop and the end of the snapshot
             // together.
-            stop();
+            stop(how);
         }
         let now = clock::monotonic();
         let took = state.since.take().map_or(Duration::ZERO, |since| now - since);

@@ -247,9 +247,18 @@ impl Spec {
     }
 
     fn shows_any_key(&self) -> bool {
+        matches!(self.id, CommandId::Sort | CommandId::SortRo) || self.uses_whole_store()
+    }
+
+    /// Whether a command reads or changes the data of its server without naming keys.
+    pub(crate) fn uses_whole_store(&self) -> bool {
         let touches = self.flags.contains(Flags::READONLY) || self.flags.contains(Flags::WRITE);
-        let has_patterns = matches!(self.id, CommandId::Sort | CommandId::SortRo);
-        has_patterns || self.keys.is_empty() && touches
+        match self.id {
+            CommandId::LolWut => false,
+            // As in Redis, their flags do not say that they read.
+            CommandId::ClusterCountKeysInSlot | CommandId::ClusterGetKeysInSlot => true,
+            _ => touches && self.routing().is_empty(),
+        }
     }
 
     /// Whether the reply to a request with this many arguments may show keys of the store that the table does not name.

@@ -118,6 +118,10 @@ macro_rules! all_commands {
             .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH)).since(OURS)
             .args("version move shard")
             .about("Makes the connection the link by which a shard gives slots to this one.");
+        HotringDeliver = "hotring.deliver" -1 Server => pubsub::hotring_deliver
+            .flags(ADMIN.with(Flags::NO_MULTI).with(Flags::SKIP_SLOWLOG).with(Flags::SKIP_MONITOR)).since(OURS)
+            .args("[<ALL | SHARD> channel message]")
+            .about("Delivers a message that was published at another node of the cluster.");
         Role = "role" 1 Server => replication::role .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers whether this server is a primary or a replica, and of whom.");

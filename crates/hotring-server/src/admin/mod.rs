@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use crate::tasks::watchdog;
 use hotring_commands::host::clock;
 use hotring_commands::host::threads;
+use hotring_commands::state::cluster_facts::ClusterFacts;
 use hotring_commands::state::facts::Facts;
 use hotring_commands::state::loading::Stage;
 use hotring_commands::state::server::Server;
@@ -193,6 +194,7 @@ impl Admin {
         let memcached = self.server.memcached_totals_since_start().into_iter().map(of("memcached"));
         Figures {
             facts: Facts::collect(&self.server, clock::unix_ms()),
+            cluster: ClusterFacts::collect(&self.server),
             totals: self.server.totals_since_start(),
             commands: redis.chain(memcached).filter(|c| c.totals.is_used()).collect(),
         }
@@ -237,7 +239,9 @@ fn ready(admin: &Admin, enough: Stage) -> Response {
     let stage = admin.server.persist.loading.stage();
     let refusal = admin.server.persist.durability.refuses(&admin.server.settings.config().log);
     let (is_ready, text) = match stage {
-        _ if admin.server.process.is_stopping() => (false, "shutting down\n"),
+        _ if admin.server.process.is_stopping() || admin.server.process.is_retiring() => {
+            (false, "shutting down\n")
+        }
         _ if refusal.is_some() => (false, "writes are refused; /healthz has the reason\n"),
         Stage::Nothing => (false, "loading\n"),
         Stage::Hot => (stage >= enough, "hot-ready\n"),

@@ -28,10 +28,11 @@ use crate::net::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::net::worker;
 use crate::tasks::background;
 use crate::tasks::bound;
-use crate::tasks::cluster::farewell::hand_over;
+use crate::tasks::cluster::farewell;
 use crate::tasks::deadline;
 use crate::tasks::expire;
 use crate::tasks::load;
+use crate::tasks::messages;
 use crate::tasks::replicate;
 use crate::tasks::watchdog;
 use crate::tasks::write_log;
@@ -95,10 +96,10 @@ impl Running {
         self.server.stop();
     }
 
-    /// Hands the role of a cluster's primary over to a replica, if there is one: to be called before
-    /// [`stop`](Self::stop), so that its shard goes on at once. Blocks meanwhile.
-    pub fn hand_over(&self) {
-        hand_over(&self.server);
+    /// As [`stop`](Self::stop), after a cluster's primary has handed its role over to a replica, if
+    /// there is one: so its shard goes on at once.
+    pub fn retire(&self) {
+        self.server.retire();
     }
 
     /// Reloads the files that the settings name: users, certificates, keys.
@@ -216,10 +217,7 @@ fn stop_on_signal(server: Arc<Server>, kind: SignalKind, name: &'static str) {
     tokio::task::spawn_local(async move {
         signals.recv().await;
         tracing::info!("{name}: finishing what has arrived; again to stop at once");
-        tokio::task::spawn_blocking(move || {
-            hand_over(&server);
-            server.stop();
-        });
+        server.retire();
         signals.recv().await;
         std::process::exit(130);
     });
@@ -371,6 +369,8 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let mut threads = start_threads(&server, embedded, listeners, unix)?;
     if let Some(membership) = membership {
         threads.extend(membership.start(&server)?);
+        let linking = server.clone();
+        threads.push(spawn(messages::THREAD, move || messages::run(&linking))?);
     }
     if let Some(listener) = admin {
         threads.push(start_admin(&server, listener)?);
@@ -506,6 +506,7 @@ fn accept(
             tokio::task::spawn_local(acceptor.clone().accept_unix(listener));
         }
         tokio::task::spawn_local(background::run(server.clone()));
+        tokio::task::spawn_local(farewell::keep(server.clone()));
         // Dropping the runtime afterwards ends all tasks and closes the listeners.
         server.process.stopping().await;
         Ok(())

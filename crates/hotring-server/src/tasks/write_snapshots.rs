@@ -41,7 +41,10 @@ pub(crate) fn start(server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> 
             match snapshots.begin_or_wait(may_be_due, &server.settings.config().log.snapshots) {
                 None => break,
                 Some(false) => {}
-                Some(true) => snapshots.end(write(snapshots, &server), || server.stop()),
+                Some(true) => snapshots.end(write(snapshots, &server), |how| match how.is_now {
+                    true => server.stop(),
+                    false => server.retire(),
+                }),
             }
         }
     })

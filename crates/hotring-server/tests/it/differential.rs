@@ -544,12 +544,13 @@ fn compare_command(ours: &Reply, theirs: &Reply) {
 }
 
 /// Commands that Redis 7 does not have.
-const OURS: [&str; 16] = [
+const OURS: [&str; 17] = [
     "delex",
     "delifeq",
     "digest",
     "history",
     "hotring.coordinate",
+    "hotring.deliver",
     "hotring.import",
     "hotring.replicate",
     "increx",

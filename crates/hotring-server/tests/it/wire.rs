@@ -206,10 +206,15 @@ pub fn request<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
 
 impl Wire {
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("connects");
-        stream.set_read_timeout(Some(READ_MAX)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Wire { stream, replies: ReplyReader::default() }
+        Self::try_connect(address).expect("connects")
+    }
+
+    /// As [`connect`](Self::connect), to a server that may be gone.
+    pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(READ_MAX))?;
+        stream.set_nodelay(true)?;
+        Ok(Wire { stream, replies: ReplyReader::default() })
     }
 
     pub fn send(&mut self, bytes: &[u8]) {

@@ -22,11 +22,21 @@ pub(super) struct Records {
     interrupts: RefCell<Option<Signal>>,
 }
 
-/// The flags that name a coordinator.
-pub(super) fn address_args() -> [Arg; 3] {
+/// The settings of TLS that are flags here as well. Each of them turns TLS on.
+const TLS_FILES: [(&str, &str); 3] = [
+    (
+        "tls-ca-cert-file",
+        "PEM file of the authorities that must have signed the coordinator's certificate",
+    ),
+    ("tls-cert-file", "PEM file of the certificate to show to the coordinator"),
+    ("tls-key-file", "PEM file of that certificate's private key"),
+];
+
+/// The flags that name a coordinator, and the way to it.
+pub(super) fn address_args() -> Vec<Arg> {
     let flag =
         |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
-    [
+    let mut flags = vec![
         flag("coordinator", "ADDRESS")
             .required(true)
             .help("The coordinator, as the nodes' setting names it; of the embedded one HOST:PORT of its node"),
@@ -35,25 +45,57 @@ pub(super) fn address_args() -> [Arg; 3] {
             .help("The prefix of the records, as the nodes' setting has it"),
         flag("user", "NAME")
             .default_value("")
-            .help(format!("Log in as this user, with the password in the variable {PASSWORD}")),
-    ]
+            .help(format!("Log in as this user, with the password in the variable {PASSWORD} or of --password-file")),
+        flag("password-file", "FILE").help("Take the password from the first line of this file"),
+    ];
+    flags.extend(TLS_FILES.map(|(name, help)| flag(name, "FILE").help(help)));
+    flags
+}
+
+/// The settings for the way to a coordinator.
+fn config(flags: &ArgMatches) -> Result<Config, String> {
+    let mut config = Config::default();
+    let mut set = |name: &str, value: &str, from: &str| {
+        config.set(name, value, from).map_err(|why| why.to_string())
+    };
+    for name in ["coordinator", "cluster-name"] {
+        let value = flags.get_one::<String>(name).expect("it is required or has a default");
+        set(name, value, &format!("--{name}"))?;
+    }
+    let user = flags.get_one::<String>("user").expect("it has a default");
+    let password = password(flags)?;
+    for (name, word) in [("masteruser", "masterauth"), ("coordinator-user", "coordinator-password")]
+    {
+        set(name, user, "--user")?;
+        set(word, &password, "the password")?;
+    }
+    for (name, _) in TLS_FILES {
+        if let Some(file) = flags.get_one::<String>(name) {
+            set(name, file, &format!("--{name}"))?;
+            // Of an etcd its address says whether it speaks TLS.
+            set("tls-replication", "yes", &format!("--{name}"))?;
+        }
+    }
+    Ok(config)
+}
+
+/// The password: of the file, or of the variable. No flag takes it, as the machine's users can see flags.
+fn password(flags: &ArgMatches) -> Result<String, String> {
+    let Some(file) = flags.get_one::<String>("password-file") else {
+        return Ok(std::env::var(PASSWORD).unwrap_or_default());
+    };
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|why| format!("cannot read the password in {file}: {why}"))?;
+    match text.lines().next() {
+        Some(password) if !password.is_empty() => Ok(password.to_string()),
+        _ => Err(format!("the first line of {file} has no password")),
+    }
 }
 
 impl Records {
     /// The records that the flags name. The coordinator need not answer yet.
     pub(super) fn connect(flags: &ArgMatches) -> Result<Records, String> {
-        let mut config = Config::default();
-        for name in ["coordinator", "cluster-name"] {
-            let value = flags.get_one::<String>(name).expect("it is required or has a default");
-            config.set(name, value, &format!("--{name}")).map_err(|why| why.to_string())?;
-        }
-        let user = flags.get_one::<String>("user").expect("it has a default");
-        let password = std::env::var(PASSWORD).unwrap_or_default();
-        let both = [("masteruser", "masterauth"), ("coordinator-user", "coordinator-password")];
-        let both = both.into_iter().flat_map(|(name, word)| [(name, user), (word, &password)]);
-        for (name, value) in both {
-            config.set(name, value, name).map_err(|why| why.to_string())?;
-        }
+        let config = config(flags)?;
         let coordinator = hotring_server::coordinator(&config).map_err(|why| why.to_string())?;
         let runtime = threads::event_loop().map_err(|why| why.to_string())?;
         Ok(Records { coordinator, runtime, interrupts: RefCell::default() })
@@ -87,5 +129,36 @@ impl Records {
             let signals = interrupts.as_mut().expect("it was just made");
             Ok(tokio::time::timeout(wait, signals.recv()).await.is_ok())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    use super::*;
+
+    fn configured(words: &[&str]) -> Result<Config, String> {
+        let words = ["x", "--coordinator", "h:1"].iter().chain(words);
+        config(&Command::new("x").args(address_args()).get_matches_from(words))
+    }
+
+    #[test]
+    fn the_way_to_a_coordinator_has_a_user_a_password_and_tls() {
+        let file = std::env::temp_dir().join(format!("hotring-password-{}", std::process::id()));
+        let name = file.display().to_string();
+        assert!(configured(&["--password-file", &name]).unwrap_err().contains(&name));
+        std::fs::write(&file, "\nsecret").unwrap();
+        let error = configured(&["--password-file", &name]).unwrap_err();
+        assert!(error.contains("no password") && !error.contains("secret"), "{error}");
+        std::fs::write(&file, "secret\nnext").unwrap();
+        let config = configured(&["--user", "u", "--password-file", &name]).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let (node, etcd) = (&config.replication, &config.replication.cluster);
+        assert_eq!((&node.user[..], node.password.reveal(), node.tls), ("u", "secret", false));
+        assert_eq!((&etcd.user[..], etcd.password.reveal()), ("u", "secret"));
+        let config = configured(&["--tls-ca-cert-file", "/ca.pem"]).unwrap();
+        assert!(config.replication.tls);
+        assert_eq!(config.tls.ca_cert_file.as_deref(), Some("/ca.pem".as_ref()));
     }
 }

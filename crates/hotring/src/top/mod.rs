@@ -1,8 +1,9 @@
 //! `hotring top`: a screen that shows, every second, how a running server is doing.
 //!
-//! It uses only INFO and CLIENT LIST, so it works over any connection. `screen` makes the lines
+//! It uses only INFO, CLIENT LIST and CLUSTER NODES, so it works over any connection. `screen` makes the lines
 //! from two samples; this file polls, draws and reads keys.
 
+mod cluster;
 mod sample;
 mod screen;
 

@@ -5,13 +5,57 @@ use std::time::Instant;
 
 use crate::client::{Answer, Client, Error};
 
-/// INFO with its section of hot keys, and CLIENT LIST.
+/// INFO with its section of hot keys, CLIENT LIST, and CLUSTER NODES of a node of a cluster.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub at: Instant,
     info: BTreeMap<String, String>,
     /// The fields of each client.
     pub clients: Vec<BTreeMap<String, String>>,
+    /// The nodes of the server's cluster.
+    pub nodes: Vec<Node>,
+}
+
+/// A node of a cluster, from its line of CLUSTER NODES.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub id: String,
+    pub address: String,
+    pub is_me: bool,
+    pub has_failed: bool,
+    /// The primary that a replica follows.
+    pub primary: Option<String>,
+    pub epoch: u64,
+    /// The first and last slots of its ranges.
+    pub slots: Vec<(u16, u16)>,
+}
+
+impl Node {
+    fn read(line: &str) -> Option<Node> {
+        let mut words = line.split(' ');
+        let (id, address, flags) = (words.next()?, words.next()?, words.next()?);
+        let primary = Some(words.next()?).filter(|primary| *primary != "-");
+        let epoch = words.nth(2)?.parse().ok()?;
+        let has = |flag: &str| flags.split(',').any(|other| other == flag);
+        let range = |text: &str| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            Some((first.parse().ok()?, last.parse().ok()?))
+        };
+        Some(Node {
+            id: id.to_string(),
+            address: address.split('@').next()?.to_string(),
+            is_me: has("myself"),
+            has_failed: has("fail"),
+            primary: primary.map(str::to_string),
+            epoch,
+            slots: words.skip(1).filter_map(range).collect(),
+        })
+    }
+
+    /// The number of its slots.
+    pub(super) fn slot_count(&self) -> usize {
+        self.slots.iter().map(|(first, last)| usize::from(last - first) + 1).sum()
+    }
 }
 
 /// Statistics of one command.
@@ -34,7 +78,16 @@ impl Sample {
         };
         // The section is not part of `all`.
         let (info, clients) = (text("INFO all hotkeys")?, text("CLIENT LIST")?);
-        Ok(Sample::read(Instant::now(), &info, &clients))
+        let mut sample = Sample::read(Instant::now(), &info, &clients);
+        if sample.text("cluster_enabled") == "1" {
+            sample.read_nodes(&text("CLUSTER NODES")?);
+        }
+        Ok(sample)
+    }
+
+    /// Takes up the reply of CLUSTER NODES.
+    pub(super) fn read_nodes(&mut self, text: &str) {
+        self.nodes = text.lines().filter_map(Node::read).collect();
     }
 
     pub(super) fn read(at: Instant, info: &str, clients: &str) -> Self {
@@ -43,6 +96,7 @@ impl Sample {
             at,
             info: pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
             clients: clients.lines().map(|line| fields(line, ' ')).collect(),
+            nodes: Vec::new(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Renders the lines of the screen from two samples.
 
+use super::cluster::cluster;
 use super::sample::{CommandFigures, Sample};
 
 /// Most commands, keys and replicas shown.
@@ -18,6 +19,7 @@ pub(super) struct Size {
 pub(super) fn screen(name: &str, before: &Sample, after: &Sample, size: Size) -> Vec<String> {
     let mut lines = head(name, after);
     lines.extend(figures(before, after));
+    lines.extend(cluster(after));
     lines.extend(replication(after));
     lines.push(String::new());
     lines.extend(commands(before, after));

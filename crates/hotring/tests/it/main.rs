@@ -4,6 +4,7 @@
 mod cluster;
 mod cluster_changes;
 mod cluster_demo;
+mod cluster_tls;
 mod files;
 mod nemesis;
 mod redis;
@@ -85,14 +86,16 @@ impl Server {
         let mut process = command.stderr(Stdio::piped()).spawn().expect("the program runs");
         let log = Box::new(BufReader::new(process.stderr.take().unwrap()));
         let mut server = Server { process, log, address: String::new(), told: String::new() };
-        while server.address.is_empty() {
+        loop {
             let line = next_line(&mut server.log);
             match line["addresses"].as_str() {
-                Some(addresses) => server.address = addresses.trim_matches(['[', ']']).to_string(),
+                Some(addresses) => {
+                    server.address = addresses.trim_matches(['[', ']']).to_string();
+                    return server;
+                }
                 None => server.told.push_str(&line.to_string()),
             }
         }
-        server
     }
 
     fn connect(&self) -> BufReader<TcpStream> {
@@ -358,6 +361,16 @@ fn a_start_reports_how_data_is_kept() {
     assert_eq!(refused.status.code(), Some(1));
     let text = stderr(&refused);
     assert!(text.contains(&format!("--log everysec --data {data}")), "{text}");
+}
+
+/// The address of the example is of no machine, so the start ends there and not before.
+#[test]
+fn the_example_of_a_node_has_settings_that_there_are() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/cluster/node.toml");
+    let started = output(&mut hotring(&["serve", "--config", file]));
+    assert_eq!(started.status.code(), Some(1));
+    let why = stderr(&started);
+    assert!(why.contains("192.0.2.11"), "{why}");
 }
 
 #[test]

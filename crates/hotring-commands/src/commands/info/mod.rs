@@ -4,12 +4,14 @@
 //! forks or modules (`constants`).
 
 mod absent;
+mod cluster;
 mod replication;
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use self::absent::*;
+use self::cluster::cluster;
 use self::replication::replication;
 use super::connection::REDIS_VERSION;
 use crate::acl::Reason;
@@ -388,10 +390,6 @@ fn hot_keys(c: &Context<'_>, text: &mut String) {
             number => line(text, format_args!("hotkey_{i}:{figures},db={number},key={key}")),
         }
     }
-}
-
-fn cluster(f: &Facts<'_>, text: &mut String) {
-    field(text, "cluster_enabled", u8::from(f.server.cluster.is_some()));
 }
 
 /// Figures that show how quickly the index finds items.

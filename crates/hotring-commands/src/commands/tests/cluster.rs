@@ -1,16 +1,21 @@
 //! What a node of a cluster answers: redirections, and the commands of cluster clients.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use hotring_cluster::directory::Directory;
 use hotring_cluster::slot_of;
 use hotring_protocol::Version;
+use hotring_store::Options;
 
 use crate::exec::dialogue::{Dialogue, play, play_to};
 use crate::host::fiber::{Batch, Fiber, Step};
-use crate::settings::config::Source;
+use crate::settings::config::{
+    ClusterSettings, Config, CoordinatorAddress, ReplicationSettings, Source,
+};
 use crate::state::client::KILLED;
 use crate::state::cluster::tests::{node, three_shards};
+use crate::state::server::{Parts, Server};
 
 pub(super) fn node_of(n: u8, version: Version) -> Dialogue {
     Dialogue::of_node(version, node(n), three_shards())
@@ -196,9 +201,52 @@ fn a_primary_by_the_records_alone_answers_nothing() {
     assert_eq!(dialogue.say("SET b 2"), not_yet);
     assert_eq!(dialogue.say("GET c"), "-MOVED 7365 10.0.0.3:7003¶");
     assert_eq!(dialogue.say("READONLY\r\nGET b"), "+OK¶$1¶1¶");
-    assert_eq!(dialogue.say("SSUBSCRIBE b"), not_yet);
+    assert_eq!(dialogue.say("SPUBLISH b x"), ":0¶", "messages are no data");
     assert_eq!(server.promote(&mut server.store.session(), true), Ok(()));
     assert_eq!(dialogue.say("SET b 2\r\nGET b"), "+OK¶$1¶2¶");
+}
+
+/// What walks over all keys has none that could be looked up in the table of slots, so a node that may have missed
+/// acknowledged writes went on to show its keys.
+#[test]
+fn a_node_that_may_not_answer_shows_none_of_its_keys() {
+    let config = Config {
+        replication: ReplicationSettings {
+            cluster: ClusterSettings {
+                coordinator: Some(CoordinatorAddress::Embedded),
+                ..ClusterSettings::default()
+            },
+            ..ReplicationSettings::default()
+        },
+        ..Config::default()
+    };
+    let server = Arc::new(Server::new(Parts::of_node(Options::default(), config, node(2))));
+    server.cluster.as_ref().unwrap().publish(three_shards());
+    let down = "-CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet¶";
+    let table = "
+        READONLY                -> +OK¶
+        GET b                   -> DOWN
+        SCAN 0                  -> DOWN
+        KEYS *                  -> DOWN
+        DBSIZE                  -> DOWN
+        RANDOMKEY               -> DOWN
+        FLUSHALL                -> DOWN
+        FLUSHDB                 -> DOWN
+        CLUSTER COUNTKEYSINSLOT 3300 -> DOWN
+        CLUSTER GETKEYSINSLOT 3300 1 -> DOWN
+        PING                    -> +PONG¶
+        PUBLISH b 1             -> :0¶
+        CLUSTER KEYSLOT b       -> :3300¶
+        MULTI                   -> +OK¶
+        PING                    -> +QUEUED¶
+        KEYS *                  -> DOWN
+        EXEC                    -> -EXECABORT Transaction discarded because of previous errors.¶
+        ";
+    play_to(|version| Dialogue::begin(server.clone(), version), &table.replace("DOWN", down));
+    let mut dialogue = Dialogue::begin(server, Version::Resp2);
+    let script = dialogue.say("EVAL \"return redis.call('DBSIZE')\" 0");
+    assert!(script.starts_with("-CLUSTERDOWN"), "{script}");
+    assert!(dialogue.say("LOLWUT").contains("hotring"));
 }
 
 #[test]
@@ -221,7 +269,8 @@ fn a_replica_answers_only_reads_of_its_shard_and_only_after_readonly() {
         SET b 1                 -> HERE
         EXEC                    -> -EXECABORT Transaction discarded because of previous errors.¶
         EVAL 'return#KEYS' 1 b  -> :1¶
-        SPUBLISH b x            -> HERE
+        SPUBLISH b x            -> :0¶
+        SPUBLISH c x            -> -MOVED 7365 10.0.0.3:7003¶
         READWRITE               -> +OK¶
         GET b                   -> HERE
         READONLY                -> +OK¶
@@ -337,10 +386,17 @@ fn listeners_are_closed_once_their_channel_has_another_node() {
             false => drop(other.say("PING")),
         }
         assert!(is_killed(&mut listener) && !is_killed(&mut other), "{is_idle}");
-        // The other one's node becomes a replica.
-        publish(&other, |directory| {
-            directory.shards.get_mut(&1).unwrap().1.primary.node = node(2);
-        });
+        // The other one's node becomes a replica, to which messages come as well, and leaves the shard then.
+        let replicas = |dialogue: &Dialogue, replicas: Vec<_>| {
+            publish(dialogue, |directory| {
+                let shard = &mut directory.shards.get_mut(&1).unwrap().1;
+                (shard.primary.node, shard.replicas) = (node(2), replicas);
+            });
+        };
+        replicas(&other, vec![node(1)]);
+        other.idle();
+        assert!(!is_killed(&mut other));
+        replicas(&other, Vec::new());
         other.idle();
         assert!(is_killed(&mut other));
     }

@@ -29,6 +29,7 @@ mod scan;
 mod script;
 mod scrub;
 mod set;
+mod shutdown;
 mod sort;
 mod string;
 mod tracking;

@@ -266,7 +266,7 @@ fn redirect(
     }
     counters.by_command.reject(id as usize);
     client.transaction.refuse();
-    counters.error(error);
+    counters.misplaced(error);
     Writer::new(out, client.version).error(error.as_bytes());
 }
 

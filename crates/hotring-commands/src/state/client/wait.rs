@@ -73,8 +73,11 @@ pub enum Wait {
     Save {
         /// The number of the snapshot.
         number: u64,
-        /// The server must shut down afterwards.
-        ends: bool,
+    },
+    /// The last request waits for the end of the server.
+    End {
+        /// The number of the snapshot that comes before.
+        snapshot: Option<u64>,
     },
 }
 
@@ -132,7 +135,8 @@ impl Client {
             | Wait::Log
             | Wait::Script { .. }
             | Wait::Safe { .. }
-            | Wait::Save { .. } => PAUSED,
+            | Wait::Save { .. }
+            | Wait::End { .. } => PAUSED,
         };
         self.wait = Some(wait);
         // ORDERING: Release pairs with the Acquire in `is_waiting`: a thread that sees the wait also sees the client's

@@ -474,7 +474,7 @@ impl Replication {
     }
 
     /// Ends a failover; false if there is none.
-    pub(crate) fn abort_failover(&self, log: &Log) -> bool {
+    pub fn abort_failover(&self, log: &Log) -> bool {
         let ended = self.roles().abort_failover(log);
         self.work.notify_one();
         ended

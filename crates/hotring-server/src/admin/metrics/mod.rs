@@ -5,6 +5,7 @@
 //! documentation and the check of dashboards use the same tables. Units are base units: seconds, bytes. Counters
 //! start with the process, and CONFIG RESETSTAT must not reset them.
 
+mod cluster;
 mod replication;
 
 use std::fmt::Write as _;
@@ -12,6 +13,7 @@ use std::fmt::Write as _;
 use hotring_commands::observe::by_command::CommandTotals;
 use hotring_commands::observe::counters::{COUNTED, Group, Totals};
 use hotring_commands::observe::histogram::{BOUNDS, Distribution, bound_ns};
+use hotring_commands::state::cluster_facts::ClusterFacts;
 use hotring_commands::state::facts::{Facts, cpu_seconds, rss_bytes};
 use hotring_commands::state::snapshots::SnapshotStatus;
 
@@ -21,6 +23,8 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 /// The values that the metrics are computed from.
 pub(super) struct Figures<'a> {
     pub facts: Facts<'a>,
+    /// The figures of a node of a cluster.
+    pub cluster: Option<ClusterFacts>,
     /// Counters since process start.
     pub totals: Totals,
     /// Only commands that have been used.
@@ -297,7 +301,7 @@ static PARTS: &[Part] = &[
 /// All metrics in the order of the page.
 fn metrics() -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
-    for part in PARTS.iter().chain(replication::PARTS) {
+    for part in PARTS.iter().chain(replication::PARTS).chain(cluster::PARTS) {
         match part {
             Part::One(Metric { name, kind, help, write }) => {
                 metrics.push(Metric { name, kind: *kind, help, write: *write });
@@ -417,8 +421,12 @@ mod tests {
         let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
         let start = |now| {
             let facts = Facts::collect(&server, now);
-            let page =
-                page(&Figures { facts, totals: server.totals_since_start(), commands: Vec::new() });
+            let page = page(&Figures {
+                facts,
+                cluster: None,
+                totals: server.totals_since_start(),
+                commands: Vec::new(),
+            });
             let line = page.lines().find(|line| line.starts_with("hotring_start_time_seconds "));
             line.expect("it is there").to_string()
         };
@@ -432,7 +440,7 @@ mod tests {
         totals.reads = 12_345;
         totals.protected = 678;
         let facts = Facts::collect(&server, server.process.started_at);
-        let page = page(&Figures { facts, totals, commands: Vec::new() });
+        let page = page(&Figures { facts, cluster: None, totals, commands: Vec::new() });
         for line in [
             "hotring_net_reads_total 12345",
             "hotring_connections_rejected_total{reason=\"maxclients\"} 0",

@@ -81,7 +81,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             | Wait::Moving { .. }
             | Wait::Log
             | Wait::Script { .. }
-            | Wait::Save { .. } => None,
+            | Wait::Save { .. }
+            | Wait::End { .. } => None,
         };
         let alarm = self.alarm.get_or_insert_with(|| Alarm::new(limit));
         let conversation = &*self.conversation;

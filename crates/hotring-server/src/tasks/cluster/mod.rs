@@ -59,7 +59,19 @@ impl Member {
     /// for longer.
     async fn ask<T>(&self, reply: Reply<'_, T>) -> Result<T, Failure> {
         let limited = tokio::time::timeout(self.lease() / 2, reply).await;
-        limited.unwrap_or_else(|_| Err(Failure::Unknown("the time is over".to_string())))
+        let result =
+            limited.unwrap_or_else(|_| Err(Failure::Unknown("the time is over".to_string())));
+        if let Some(cluster) = &self.server.cluster {
+            cluster.coordinator.count(!matches!(result, Err(Failure::Unknown(_))));
+        }
+        result
+    }
+
+    /// Notes that the lease was granted or renewed, or has ended.
+    fn note_lease(&self, lives: bool) {
+        if let Some(cluster) = &self.server.cluster {
+            cluster.coordinator.note_lease(lives);
+        }
     }
 }
 

@@ -38,7 +38,9 @@ pub(super) async fn keep(member: Rc<Member>, registered: Rc<Registered>) {
             Ok((lease, way)) => {
                 tracing::info!(ttl = ?lease.ttl, "this node is registered with the coordinator");
                 told = None;
+                member.note_lease(true);
                 keep_alive(&member, lease, way).await;
+                member.note_lease(false);
                 registered.0.set(None);
                 tracing::warn!("this node's lease has ended; it registers again");
             }
@@ -128,6 +130,7 @@ async fn keep_alive(member: &Member, lease: Lease, mut way: Way) {
             }
             tokio::time::sleep(PAUSE).await;
         }
+        member.note_lease(true);
         // An earlier start's write that came late may have replaced a record, and its lease's end removed it.
         let wanted = Way::of(member);
         if (wanted != way || !is_seen(member)) && write(member, &lease, wanted).await.is_ok() {

@@ -9,7 +9,7 @@ use super::*;
 use crate::differential::Redis;
 
 /// A coordinator, and a shard of a primary and a replica.
-fn pair(name: &str, log: Option<AckWhen>) -> (Keeper, Node, Node) {
+pub fn pair(name: &str, log: Option<AckWhen>) -> (Keeper, Node, Node) {
     let keeper = Keeper::new();
     let node = |part: &str| Node::new(&keeper, &format!("{name}-{part}"), log);
     let (one, other) = (node("one"), node("other"));
@@ -229,7 +229,7 @@ fn a_primary_that_stops_hands_its_role_over() {
     write(&one, 0..100);
     let server = one.server.take().unwrap();
     let began = Instant::now();
-    server.running().hand_over();
+    server.running().retire();
     wait_until_it_serves(&other);
     let took = began.elapsed();
     println!("the role is handed over in {took:?}");

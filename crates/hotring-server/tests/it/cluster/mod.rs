@@ -4,8 +4,11 @@
 
 mod coordinator;
 mod failover;
+mod messages;
 mod moves;
 mod registry;
+mod shown;
+mod shutdown;
 
 use std::time::{Duration, Instant};
 
@@ -62,6 +65,7 @@ impl Node {
         let listen = format!("127.0.0.1:{}", self.port);
         let change = |config: &mut Config| {
             config.listen = vec![listen];
+            config.admin = Some("127.0.0.1:0".to_string());
             config.replication.lease_ms = Some(LEASE.as_millis() as u64);
             config.replication.in_sync_lag_ms = Some(IN_SYNC_LAG.as_millis() as u64);
             if let Some(settings) = settings {

@@ -2,11 +2,13 @@
 //!
 //! It has no scripts and loads nothing from other servers; it refreshes every few seconds.
 
+mod cluster;
+
 use std::fmt::{self, Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::metrics::{CommandFigures, Figures};
+use crate::admin::metrics::{CommandFigures, Figures};
 use hotring_commands::host::clock;
 use hotring_commands::observe::big_keys::{BigKey, shown};
 use hotring_commands::observe::rates::Rate;
@@ -107,6 +109,7 @@ pub(super) fn page(figures: &Figures<'_>, big_keys: &[BigKey]) -> String {
     rates(figures, &mut html);
     memory(figures, &mut html);
     durability(figures, &mut html);
+    cluster::cluster(figures, &mut html);
     replication(figures, &mut html);
     commands(figures, &mut html);
     hot(figures, &mut html);

@@ -1,0 +1,38 @@
+//! The section `Cluster`. Redis has its first field only.
+
+use std::time::Duration;
+
+use super::{Facts, counters, field};
+use crate::state::cluster_facts::ClusterFacts;
+
+pub(super) fn cluster(f: &Facts<'_>, text: &mut String) {
+    field(text, "cluster_enabled", u8::from(f.server.cluster.is_some()));
+    let Some(facts) = ClusterFacts::collect(f.server) else { return };
+    let (nodes, alive) = facts.nodes();
+    field(text, "cluster_role", facts.role);
+    field(text, "cluster_shard", facts.shard.map_or(-1, i64::from));
+    field(text, "cluster_shard_epoch", facts.epoch);
+    field(text, "cluster_slots_owned", facts.slots_owned);
+    field(text, "cluster_copies", facts.copies);
+    field(text, "cluster_copies_in_sync", facts.copies_in_sync);
+    field(text, "cluster_may_answer", u8::from(facts.may_answer));
+    field(text, "cluster_promotions", facts.promotions);
+    field(text, "cluster_shards", facts.directory.shards.len());
+    field(text, "cluster_nodes", nodes);
+    field(text, "cluster_nodes_alive", alive);
+    field(text, "cluster_slots_unserved", facts.slots_unserved);
+    let coordinator = &facts.coordinator;
+    let ms = |time: Option<Duration>| time.map_or(-1, |time| time.as_millis() as i64);
+    field(text, "cluster_registered", u8::from(facts.is_registered));
+    field(text, "cluster_lease_age_ms", ms(coordinator.lease_age));
+    field(text, "coordinator_up", u8::from(coordinator.reachable_since.is_some()));
+    field(text, "coordinator_up_since", coordinator.reachable_since.unwrap_or(0) / 1000);
+    field(text, "coordinator_silent_ms", ms(coordinator.silent));
+    field(text, "coordinator_requests", coordinator.requests);
+    field(text, "coordinator_failures", coordinator.failures);
+    let messages = &facts.messages;
+    field(text, "cluster_message_links", messages.links);
+    field(text, "cluster_messages_sent", messages.sent);
+    field(text, "cluster_messages_dropped", messages.dropped);
+    counters(f, "Cluster", text);
+}

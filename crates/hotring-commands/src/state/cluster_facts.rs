@@ -1,0 +1,127 @@
+//! What operators are told about a node and its cluster, from the records at one moment: for INFO, the metrics and the
+//! status page.
+
+use std::sync::Arc;
+
+use hotring_cluster::directory::Directory;
+use hotring_cluster::{SLOTS, Shard, ShardId};
+
+use crate::state::cluster::CoordinatorStatus;
+use crate::state::forwarding::ForwardingStatus;
+use crate::state::server::Server;
+
+/// A node of a cluster at one moment.
+pub struct ClusterFacts {
+    /// The records.
+    pub directory: Arc<Directory>,
+    /// The shard of this node.
+    pub shard: Option<ShardId>,
+    /// `primary`, `replica`, or `idle` without a shard.
+    pub role: &'static str,
+    /// The last epoch of its shard; 0 without one.
+    pub epoch: u64,
+    /// The slots of its shard.
+    pub slots_owned: usize,
+    /// Slots without a shard whose primary lives.
+    pub slots_unserved: usize,
+    /// The nodes of its shard, and those of them that have every acknowledged write.
+    pub copies: usize,
+    pub copies_in_sync: usize,
+    /// Whether this node may answer requests for its data now.
+    pub may_answer: bool,
+    /// How often it has become the primary of its shard since its start.
+    pub promotions: u64,
+    pub coordinator: CoordinatorStatus,
+    /// Messages for clients of the other nodes.
+    pub messages: ForwardingStatus,
+    /// Whether this node has a lease of the coordinator, as far as it knows.
+    pub is_registered: bool,
+}
+
+impl ClusterFacts {
+    /// The facts about this server, if it is a node of a cluster.
+    pub fn collect(server: &Server) -> Option<ClusterFacts> {
+        let cluster = server.cluster.as_ref()?;
+        let directory = cluster.directory();
+        let own = directory.shard_of_node(cluster.me);
+        let shard = own.map(|(id, _)| id);
+        let role = match own {
+            Some((_, shard)) if shard.primary.node == cluster.me => "primary",
+            Some(_) => "replica",
+            None => "idle",
+        };
+        let coordinator = cluster.coordinator.status();
+        let lease = server.settings.config().replication.lease();
+        let is_registered = coordinator.lease_age.is_some_and(|age| age < lease);
+        let owned = |slot: &u16| shard.is_some() && directory.owners.of(*slot) == shard;
+        Some(ClusterFacts {
+            shard,
+            role,
+            epoch: own.map_or(0, |(_, shard)| shard.epoch.0),
+            slots_owned: (0..SLOTS).filter(owned).count(),
+            slots_unserved: (0..SLOTS).filter(|slot| !is_served(&directory, *slot)).count(),
+            copies: own.map_or(0, |(_, shard)| 1 + shard.replicas.len()),
+            copies_in_sync: own.map_or(0, |(_, shard)| 1 + in_sync(shard)),
+            may_answer: server.replication.may_answer(),
+            promotions: cluster.promotions(),
+            coordinator,
+            messages: cluster.forwarding.status(),
+            is_registered,
+            directory,
+        })
+    }
+
+    /// The nodes that are known, and those of them whose leases live.
+    pub fn nodes(&self) -> (usize, usize) {
+        let nodes = &self.directory.nodes;
+        (nodes.len(), nodes.keys().filter(|id| self.directory.is_alive(**id)).count())
+    }
+}
+
+/// The replicas that have every acknowledged write.
+fn in_sync(shard: &Shard) -> usize {
+    shard.replicas.iter().filter(|node| shard.in_sync.contains(node)).count()
+}
+
+/// Whether a slot has a shard whose primary lives.
+fn is_served(directory: &Directory, slot: u16) -> bool {
+    let shard = directory.shard_of_slot(slot);
+    shard.is_some_and(|(_, shard)| directory.is_alive(shard.primary.node))
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_store::Options;
+
+    use super::*;
+    use crate::settings::config::Config;
+    use crate::state::cluster::tests::{node, three_shards};
+    use crate::state::server::Parts;
+
+    fn facts(n: u8, change: impl FnOnce(&mut Directory)) -> ClusterFacts {
+        let server = Server::new(Parts::of_node(Options::default(), Config::default(), node(n)));
+        let mut directory = three_shards();
+        change(&mut directory);
+        server.cluster.as_ref().unwrap().publish(directory);
+        ClusterFacts::collect(&server).unwrap()
+    }
+
+    #[test]
+    fn a_node_is_told_apart_by_its_records() {
+        let primary = facts(1, |_| {});
+        assert_eq!((primary.role, primary.shard, primary.epoch), ("primary", Some(1), 1));
+        assert_eq!((primary.slots_owned, primary.slots_unserved), (5461, 16_384 - 15_000));
+        assert_eq!((primary.copies, primary.copies_in_sync), (2, 2));
+        assert_eq!(primary.nodes(), (5, 4), "node 4 is dead");
+        let replica = facts(4, |directory| {
+            directory.shards.get_mut(&2).unwrap().1.in_sync.clear();
+        });
+        assert_eq!((replica.role, replica.copies, replica.copies_in_sync), ("replica", 2, 1));
+        let idle = facts(9, |_| {});
+        assert_eq!((idle.role, idle.shard, idle.epoch, idle.slots_owned), ("idle", None, 0, 0));
+        let cut = facts(1, |directory| _ = directory.alive.remove(&node(5)));
+        assert_eq!(cut.slots_unserved, 16_384 - 2 * 5461, "the primary of shard 3 is dead");
+        let alone = Server::new(Parts::unconnected(Options::default(), Config::default()));
+        assert!(ClusterFacts::collect(&alone).is_none());
+    }
+}
