@@ -3,6 +3,7 @@
 
 mod cluster;
 mod cluster_demo;
+mod cluster_moves;
 mod files;
 mod nemesis;
 mod redis;
