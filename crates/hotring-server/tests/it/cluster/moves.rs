@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hotring_cluster::directory::{MoveId, Wanted, move_name, move_value};
 use hotring_cluster::{ShardId, SlotSet, slot_of};
+use hotring_log::wire::{FrameWriter, Kind, WIRE_VERSION};
 
 use super::coordinator::AtCommit;
 use super::*;
@@ -338,24 +339,33 @@ fn slots_move_both_ways_at_once_under_load() {
     println!("{requests} requests, the longest wait of a client was {gap} ms");
 }
 
-#[test]
-fn an_unknown_outcome_is_read_until_it_is_known() {
-    let mut shards = Shards::new("unknown");
+/// Each outcome of the transaction that changes the owner, in turn.
+fn move_with(name: &str, outcomes: &[AtCommit]) {
+    let mut shards = Shards::new(name);
     let (keys, [even, _]) = loaded();
     let load = Load::new(keys);
     load.beside(&mut shards, |shards| {
-        for (round, at_commit) in
-            [AtCommit::Lost, AtCommit::Late, AtCommit::Lost].into_iter().enumerate()
-        {
-            let (from, to) = (round as u32 % 2, 1 - round as u32 % 2);
+        for (round, at_commit) in (0..).zip(outcomes) {
+            let (from, to) = (round % 2, 1 - round % 2);
             let source = &shards.nodes[shards.primary(from)].door;
-            source.at_next_commit(at_commit);
+            source.at_next_commit(*at_commit);
             let before = source.commits();
-            shards.move_slots(round as u64, from, to, &even);
-            assert!(shards.nodes[shards.primary(from)].door.commits() > before);
+            shards.move_slots(round.into(), from, to, &even);
+            assert!(source.commits() > before);
             load.wait_for_more(100);
         }
     });
+}
+
+#[test]
+fn an_unknown_outcome_is_read_until_it_is_known() {
+    move_with("unknown", &[AtCommit::Lost, AtCommit::Late, AtCommit::Lost]);
+}
+
+/// The request panicked, and the move waited for its answer for ever, and with it its clients.
+#[test]
+fn a_panic_on_the_way_to_the_coordinator_loses_no_move() {
+    move_with("panic", &[AtCommit::Panics, AtCommit::Panics]);
 }
 
 #[test]
@@ -515,4 +525,46 @@ fn clients_that_listen_or_keep_copies_hear_of_a_move() {
     let pushed = tracker.reply();
     assert!(matches!(&pushed, Reply::Push(items) if items[0] == bulk("invalidate")), "{pushed:?}");
     assert!(listener.is_closed());
+}
+
+/// Only the source of a move that the records have may bring keys, and nothing that it sends ends the server.
+#[test]
+fn links_of_moves_are_refused_or_end() {
+    let shards = Shards::new("links");
+    // The slots are the target's already, so the source itself does not begin.
+    shards.order(7, 0, 1, &slots(&[&tags_of(1, 1)[0]]));
+    let [target, replica] = [&shards.nodes[2], &shards.nodes[3]];
+    let begins = format!("HOTRING.IMPORT {WIRE_VERSION} 7 0");
+    wait_for("the record is seen", || target.wire().say(&begins) == ok());
+    for (node, wrong, why) in [
+        (target, "HOTRING.IMPORT 1 7 0", "upgrade"),
+        (target, &begins.replace(" 7 0", " 8 0"), "no such move"),
+        (target, &begins.replace(" 7 0", " 7 1"), "no such move"),
+        (&shards.nodes[0], &begins, "no such move"),
+        (replica, &begins, "not the primary"),
+    ] {
+        wait_for(why, || node.wire().say(wrong).text().contains(why));
+    }
+    let alone = TestServer::new();
+    assert!(alone.connect().say(&begins).text().contains("cluster support disabled"));
+    let nonsense: [&[u8]; 3] = [&[0; 64], &[255; 64], b"PING\r\nPING\r\nPING\r\nPING\r\n"];
+    let frame = |kind, body: &[u8]| {
+        let mut bytes = Vec::new();
+        FrameWriter::default().message(&mut bytes, kind, body);
+        bytes
+    };
+    let frames = [frame(Kind::Message, b"?"), frame(Kind::CopyBegin, &[0; 16])];
+    let frames = frames.iter().map(|frame| &frame[..]);
+    for bytes in nonsense.into_iter().chain(frames) {
+        let mut link = target.wire();
+        assert_eq!(link.say(&begins), ok());
+        link.send(bytes);
+        assert!(link.is_closed(), "{}", bytes.escape_ascii());
+    }
+    let mut admin = target.wire();
+    assert_eq!(admin.say("ACL SETUSER u on >pw +hotring.import"), ok());
+    let mut link = target.wire();
+    assert_eq!([link.say("AUTH u pw"), link.say(&begins)], [ok(), ok()]);
+    assert_eq!(admin.say("ACL DELUSER u"), Reply::Int(1));
+    assert!(link.is_closed());
 }
