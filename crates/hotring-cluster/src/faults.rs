@@ -91,6 +91,8 @@ mod variants {
         OpenUnread,
         /// A move is committed although the target has another primary than when the attempt began.
         AnyTarget,
+        /// A move is committed although its record is another than when the attempt began.
+        AnyRecord,
         /// Reads go on at the source while the transaction is on its way.
         ReadsGoOn,
         /// An earlier mark counts as the last one.

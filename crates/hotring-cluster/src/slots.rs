@@ -145,6 +145,17 @@ impl SlotSet {
         &self.0
     }
 
+    /// Whether a slot is in the set.
+    pub fn contains(&self, slot: Slot) -> bool {
+        let behind = self.0.partition_point(|&(first, _)| first <= slot);
+        behind > 0 && slot <= self.0[behind - 1].1
+    }
+
+    /// Whether some slot is in both sets.
+    pub fn meets(&self, other: &SlotSet) -> bool {
+        self.iter().any(|slot| other.contains(slot))
+    }
+
     /// The number of slots.
     pub fn len(&self) -> usize {
         self.0.iter().map(|&(first, last)| usize::from(last - first) + 1).sum()

@@ -68,8 +68,8 @@ pub use log::{AckWhen, Log, Trouble};
 pub use marks::{drop_unfinished_copy, is_by_a_replica, mark_copy, mark_source, unmark_copy};
 pub use packed::{UNPACKED_MAX, pack, unpack};
 pub use record::{
-    Attached, Bad, Batch, Chunk, Effect, Found, Head, Lsn, Mark, NoRun, Records, Run, batch_at,
-    effect_at, head, read,
+    Attached, Bad, BadStream, Batch, Chunk, Effect, Found, Head, Lsn, Mark, NoRun, Records, Run,
+    Selection, batch_at, effect_at, head, read, selected_batches,
 };
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
 pub use relay::Relay;

@@ -29,6 +29,7 @@
 mod chunk;
 mod read;
 mod run;
+mod selection;
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub use chunk::Chunk;
 pub use read::{Bad, Found, Head, head, read};
 pub(crate) use read::{checksum, front, highest_durable, read_body};
 pub use run::{Batch, NoRun, Run, batch_at, effect_at};
+pub use selection::{BadStream, Selection, selected_batches};
 
 /// A record's number. The first record ever has 1.
 pub type Lsn = u64;
@@ -129,6 +131,25 @@ pub enum Effect<'a> {
         /// The last of these records.
         upto: Lsn,
     },
+}
+
+impl<'a> Effect<'a> {
+    /// The key that it changes, if it is of one key.
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Effect::Put { key, .. }
+            | Effect::Remove { key }
+            | Effect::Expire { key, .. }
+            | Effect::Change { key, .. }
+            | Effect::Pin { key }
+            | Effect::Unpin { key } => Some(key),
+            Effect::Clear
+            | Effect::Database { .. }
+            | Effect::Order { .. }
+            | Effect::Epochs { .. }
+            | Effect::Durable { .. } => None,
+        }
+    }
 }
 
 /// A long, shared value that is not copied into the records.

@@ -35,6 +35,9 @@ pub enum StoreError {
     ChangeOverflow(NumberKind),
     /// The store is a replica: only the stream of its primary writes it ([`Role`](crate::Role)).
     ReadOnly,
+    /// The grounds of the store have changed since the request was checked ([`Grounds`](crate::Grounds)): its keys may
+    /// be held or given away by now. It must be checked again, and run from its beginning.
+    Displaced,
     /// There is no history to restore from: [`Options::history`](crate::Options::history) is 0.
     HistoryOff,
     /// The source key is absent.
@@ -92,6 +95,7 @@ impl fmt::Display for StoreError {
             Self::Overflow(kind) => write!(f, "the sum is not {kind}"),
             Self::ChangeOverflow(kind) => write!(f, "the change is not {kind}"),
             Self::ReadOnly => f.write_str("the store is a replica and accepts no writes"),
+            Self::Displaced => f.write_str("the keys are being moved to another store; try again"),
             Self::HistoryOff => f.write_str("earlier values are not kept"),
             Self::NoSuchKey => f.write_str("the key is absent"),
             Self::ValuesTooLong { len_max } => {

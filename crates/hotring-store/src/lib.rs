@@ -59,10 +59,12 @@ mod gate;
 #[path = "gate/tests.rs"]
 mod gate_tests;
 mod gathered;
+mod grounds;
 mod hash;
 mod history;
 mod holds;
 mod idle;
+mod import;
 mod in_flight;
 mod list;
 mod logged;
@@ -94,6 +96,7 @@ pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]
 pub use gate::Fault;
+pub use grounds::{Grounds, Standing};
 pub use hash::{ByRank, HashRef};
 pub use history::{Earlier, History};
 pub use holds::HoldInfo;
@@ -106,6 +109,7 @@ pub use hotring_index as index;
 pub use hotring_index::{Block, BlockRef, Buffer, LONG_LEN};
 /// A key, optionally with its precomputed hash.
 pub use hotring_index::{Key, KeyHash};
+pub use import::{ImportError, Importer};
 pub use list::{End, ListRef};
 pub use logged::UnknownForm;
 pub use long_text::TextRef;
@@ -118,6 +122,7 @@ pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};
 pub use ops::expire::{ExpireCondition, TtlChange};
 pub use ops::expire_due::ExpiryStep;
 pub use ops::fields::{FieldExpiry, FieldsCondition, SetFieldExpiry};
+pub use ops::grounds::Forgotten;
 pub use ops::item::{Item, ItemAction, UniqueNumbers};
 pub use ops::key_state::KeyState;
 pub use ops::list::Elements;

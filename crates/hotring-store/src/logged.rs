@@ -30,6 +30,7 @@ use crate::container::large::{self, Large};
 use crate::container::packed::Head;
 use crate::container::{ContainerOptions, Contents, Type, packed_kind, unpack};
 use crate::gate::Fault;
+use crate::grounds::SharedGrounds;
 use crate::hash::{Hash, from_format_1};
 use crate::long_text::{LongText, from_packed};
 use crate::marks::Marks;
@@ -49,6 +50,7 @@ const KIND_MAX: u8 = 15;
 pub(crate) struct Logged {
     pub(crate) modes: Modes,
     pub(crate) marks: Marks,
+    pub(crate) grounds: SharedGrounds,
     pub(crate) parts: OnceLock<Parts>,
     /// The order locks, without padding: they stay in the cache of a writing thread, and two threads rarely want the
     /// same cache line at the same time.
@@ -79,6 +81,7 @@ impl Logged {
         Logged {
             modes: Modes::new(),
             marks: Marks::new(fault),
+            grounds: SharedGrounds::default(),
             parts: OnceLock::new(),
             locks,
             seed,

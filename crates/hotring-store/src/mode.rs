@@ -1,16 +1,18 @@
-//! What each write must know about the log and about the role of the store, in one word that all sessions share.
+//! What each write must know about the log, the role and the grounds of the store, in one word that all sessions share.
 //!
 //! The word changes while no other session is within the gate, so a session within it acts by one mode from its look at
 //! the word to the end of its write. A session that holds keys does so to the end of its hold.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotring_log::Lsn;
 
-const LOGGED: u8 = 1;
-const FOLLOWED: u8 = 1 << 1;
-const REPLICA: u8 = 1 << 2;
-const MARKED: u8 = 1 << 3;
+const LOGGED: u64 = 1;
+const FOLLOWED: u64 = 1 << 1;
+const REPLICA: u64 = 1 << 2;
+const MARKED: u64 = 1 << 3;
+/// The version of the grounds ([`crate::grounds`]) is in the bits from here on.
+const VERSION: u64 = 1 << 8;
 
 /// The role of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +25,20 @@ pub enum Role {
 
 /// How a write must act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mode(u8);
+pub(crate) struct Mode(u64);
 
 impl Mode {
-    /// Nothing is logged, and the store is a primary.
-    pub(crate) const FREE: Mode = Mode(0);
+    /// Whether nothing is logged, the store is a primary, and its grounds have this version.
+    #[inline(always)]
+    pub(crate) fn is_free(self, version: u64) -> bool {
+        self.0 == version
+    }
+
+    /// The version of the grounds, as sessions keep it; 0 without any.
+    #[inline(always)]
+    pub(crate) fn version(self) -> u64 {
+        self.0 & !(VERSION - 1)
+    }
 
     /// Whether writes are logged.
     pub(crate) fn is_logged(self) -> bool {
@@ -57,14 +68,14 @@ impl Mode {
 
 /// The mode of a store, and how far a replica has got.
 pub(crate) struct Modes {
-    word: AtomicU8,
+    word: AtomicU64,
     /// All records up to this one are applied, if the store is a replica.
     applied: AtomicU64,
 }
 
 impl Modes {
     pub(crate) fn new() -> Modes {
-        Modes { word: AtomicU8::new(Mode::FREE.0), applied: AtomicU64::new(0) }
+        Modes { word: AtomicU64::new(0), applied: AtomicU64::new(0) }
     }
 
     /// The mode. It lasts while the caller is within the gate.
@@ -74,7 +85,7 @@ impl Modes {
         Mode(self.word.load(Ordering::Relaxed))
     }
 
-    fn set(&self, bit: u8, on: bool) {
+    fn set(&self, bit: u64, on: bool) {
         // ORDERING: Relaxed, as in `get`.
         let before = self.word.load(Ordering::Relaxed);
         let after = if on { before | bit } else { before & !bit };
@@ -97,6 +108,17 @@ impl Modes {
 
     pub(crate) fn set_role(&self, role: Role) {
         self.set(REPLICA, role == Role::Replica);
+    }
+
+    /// The version that the grounds get next.
+    pub(crate) fn next_version(&self) -> u64 {
+        self.get().version() + VERSION
+    }
+
+    /// The grounds have changed.
+    pub(crate) fn raise_version(&self) {
+        // ORDERING: Relaxed, as in `set`.
+        self.word.store(self.get().0 + VERSION, Ordering::Relaxed);
     }
 
     /// The last record up to which all are applied.

@@ -18,10 +18,10 @@ use crate::databases::{DATABASES_MAX, Databases, Parked};
 use crate::error::StoreError;
 use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, Writing, stripe_of};
+use crate::grounds::{Standing, Writes};
 use crate::holds::{HoldInfo, Keys};
 use crate::logged::{Logged, Logging};
 use crate::long_text::LongTexts;
-use crate::mode::Mode;
 use crate::stripe::spread;
 use crate::wait::Wait;
 use crate::wheel::Wheels;
@@ -74,6 +74,10 @@ pub struct Session {
     /// Whether this session runs the commands of a primary that is another kind of server: it writes a replica, too,
     /// but its writes are logged.
     pub(crate) follows: bool,
+    /// Which keys it writes, as far as the grounds of the store say.
+    pub(crate) writes: Writes,
+    /// The version of the grounds by which it may write without a look at them ([`crate::grounds`]).
+    pub(crate) relies_on: u64,
     /// Whether an operation that returns no error was refused ([`Session::take_refused`]).
     pub(crate) refused: bool,
     /// See [`Session::admitted`].
@@ -121,6 +125,8 @@ impl Session {
             verifies,
             applies: false,
             follows: false,
+            writes: Writes::Open,
+            relies_on: 0,
             refused: false,
             admitted: None,
             gathered: Default::default(),
@@ -186,7 +192,7 @@ impl Session {
     /// Like [`Session::write`], for operations that take no memory, or were admitted before.
     ///
     /// # Errors
-    /// [`StoreError::ReadOnly`]
+    /// [`StoreError::ReadOnly`], [`StoreError::Displaced`]
     #[inline(always)]
     pub(crate) fn try_change<'k, R>(
         &mut self,
@@ -198,20 +204,20 @@ impl Session {
             |gate, hash| Some(gate.write(hash)),
             |write, _| f(write),
         );
-        changed.ok_or(StoreError::ReadOnly)
+        changed.ok_or_else(|| self.refusal())
     }
 
     /// Like [`Session::try_change`], under the key's order lock even without a log.
     ///
     /// # Errors
-    /// [`StoreError::ReadOnly`]
+    /// [`StoreError::ReadOnly`], [`StoreError::Displaced`]
     pub(crate) fn try_change_in_order<R>(
         &mut self,
         key: Key<'_>,
         f: impl FnOnce(Write<'_>, Objects<'_>) -> R,
     ) -> Result<R, StoreError> {
         let changed = self.change_if::<_, true, true>(key, |gate, hash| Some(gate.write(hash)), f);
-        changed.ok_or(StoreError::ReadOnly)
+        changed.ok_or_else(|| self.refusal())
     }
 
     /// Like [`Session::try_change`], for operations that return no error: they change nothing if the store is a
@@ -285,12 +291,18 @@ impl Session {
         };
         let (index, wheels) = (&mut self.index, &*self.wheels);
         let objects = Objects { index: &self.store, options: &self.containers };
-        if !ORDERED && mode == Mode::FREE {
+        if !ORDERED && mode.is_free(self.relies_on) {
             let write = Write { index, key, stripe, wheels, records: None, hooks, lasting: false };
             return Some(f(write, objects));
         }
         let mut refused = false;
-        if mode.is_replica() && !self.applies && !self.follows {
+        let mut is_barred = mode.is_replica() && !self.applies && !self.follows;
+        if mode.version() != self.relies_on && !self.applies {
+            is_barred |= !may_write(&self.logged, self.writes, key.bytes());
+            // No observer is told what happens to hidden keys.
+            hooks = hooks.filter(|_| self.writes == Writes::Open);
+        }
+        if is_barred {
             let refuses = Some(&mut refused);
             hooks = Some(ActiveHooks {
                 all: &self.hooks,
@@ -305,8 +317,8 @@ impl Session {
         let is_alone = is_held || (self.applies && !ORDERED);
         let order = if is_alone { None } else { self.logged.order(hash) };
         let is_logged = mode.is_logged() && (!mode.is_replica() || self.follows);
-        let records = is_logged.then(|| self.logging.of_database(self.database_id));
-        let lasting = mode.keeps_expired() && !self.applies;
+        let records = (is_logged && !is_barred).then(|| self.logging.of_database(self.database_id));
+        let lasting = mode.keeps_expired() && !self.applies && self.writes == Writes::Open;
         let is_marked = mode.is_marked() && !is_held;
         if is_marked {
             self.logged.marks.begin(hash);
@@ -531,6 +543,11 @@ impl Session {
         spread(self.seed, key)
     }
 
+    /// Whether the grounds let this session write the key. The caller must hold it.
+    pub(crate) fn may_write_key(&self, key: &[u8]) -> bool {
+        may_write(&self.logged, self.writes, key)
+    }
+
     /// The set of these keys' gate hashes.
     pub(crate) fn keys<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) -> Keys {
         let mut hashes = std::mem::take(&mut self.hashes);
@@ -559,6 +576,13 @@ impl Session {
         self.limits.check_value(len)?;
         self.admit_bytes(len)
     }
+}
+
+/// Whether the grounds let such a session write the key. The caller must be within the gate.
+#[cold]
+fn may_write(logged: &Logged, writes: Writes, key: &[u8]) -> bool {
+    let grounds = logged.grounds.get();
+    writes.may(grounds.map_or(Standing::Open, |grounds| grounds.standing(key)))
 }
 
 /// Values of at least this length, in bytes, must fit below the memory limit; each session may exceed the limit by a

@@ -66,8 +66,13 @@ impl WalkSink for SnapshotWriter {
     }
 }
 
+/// Says which keys a walk takes.
+type Wanted = Box<dyn Fn(&[u8]) -> bool + Send>;
+
 /// The progress of a snapshot through the store.
 pub struct SnapshotWalk {
+    /// None if it takes all keys.
+    wanted: Option<Wanted>,
     hottest: std::vec::IntoIter<Box<[u8]>>,
     /// IDs of the remaining databases; None before the first step.
     databases: Option<std::vec::IntoIter<u8>>,
@@ -121,6 +126,7 @@ impl SnapshotWalk {
     pub fn new(hottest: Vec<Box<[u8]>>) -> SnapshotWalk {
         let hottest = hottest.into_iter();
         SnapshotWalk {
+            wanted: None,
             hottest,
             databases: None,
             database_id: 0,
@@ -130,7 +136,16 @@ impl SnapshotWalk {
         }
     }
 
-    /// Number of items that the walk over all keys has read.
+    /// Like [`new`](Self::new), of some keys only: nothing of the others is read but their names.
+    pub fn of_some(
+        mut hottest: Vec<Box<[u8]>>,
+        is_wanted: impl Fn(&[u8]) -> bool + Send + 'static,
+    ) -> SnapshotWalk {
+        hottest.retain(|key| is_wanted(key));
+        SnapshotWalk { wanted: Some(Box::new(is_wanted)), ..SnapshotWalk::new(hottest) }
+    }
+
+    /// Number of items that the walk over all keys has taken.
     pub fn met(&self) -> u64 {
         self.met
     }
@@ -175,11 +190,17 @@ impl SnapshotWalk {
         writer: &mut impl WalkSink,
     ) -> Result<bool, SnapshotFailed> {
         let mut longs = Vec::new();
+        let wanted = &self.wanted;
+        let is_wanted = |key: &[u8]| wanted.as_ref().is_none_or(|is_wanted| is_wanted(key));
         writer.set_database(self.database_id)?;
         match &mut self.stage {
             Stage::Pins(after) => {
                 writer.set_class(HOTTEST)?;
-                let last = session.pins_from(after.as_deref(), STEP_ITEMS, |pin| writer.push(pin));
+                let last = session.pins_from(after.as_deref(), STEP_ITEMS, |pin| {
+                    if pin.key().is_none_or(is_wanted) {
+                        writer.push(pin);
+                    }
+                });
                 self.stage = match last {
                     Some(last) => Stage::Pins(Some(last)),
                     // The pins of all databases come first, because the class of blocks must only rise.
@@ -199,7 +220,8 @@ impl SnapshotWalk {
             },
             Stage::All(cursor) => {
                 let (mut bytes, mut items) = (0, 0);
-                let next = session.values_from(*cursor, self.count, &mut longs, |put| {
+                let range = (*cursor, self.count);
+                let next = session.values_from(range, is_wanted, &mut longs, |put| {
                     if let Effect::Put { key, value, .. } = put {
                         bytes += key.len() + value.len();
                     }
@@ -257,21 +279,25 @@ impl Session {
         })
     }
 
-    /// Passes the values of about `count` keys from `cursor` on to `f`, long values to `longs`. Returns the next
-    /// cursor, 0 at the end; begin with 0. Visits every key that exists from the first step to the last. Does not count
-    /// as an access.
+    /// Passes the values of those among about `count` keys from `cursor` on that are wanted to `f`, long values to
+    /// `longs`. Returns the next cursor, 0 at the end; begin with 0. Visits every key that exists from the first step
+    /// to the last. Does not count as an access.
     ///
     /// # Errors
     /// An item is damaged; it was left out.
     fn values_from(
         &mut self,
-        cursor: u64,
-        count: usize,
+        (cursor, count): (u64, usize),
+        is_wanted: impl Fn(&[u8]) -> bool,
         longs: &mut Vec<Long>,
         mut f: impl FnMut(&Effect<'_>),
     ) -> Result<u64, SnapshotFailed> {
         let next = self.read_all(|index| {
-            index.scan(cursor, count, NO_TIME, |entry| hand_out(&entry, longs, &mut f))
+            index.scan(cursor, count, NO_TIME, |entry| {
+                if is_wanted(entry.key) {
+                    hand_out(&entry, longs, &mut f);
+                }
+            })
         });
         match self.take_damage() {
             Some(damaged) => Err(SnapshotFailed::Damaged(damaged)),
@@ -385,7 +411,9 @@ mod tests {
             shorts += 1;
         };
         session.value_of(b"long", &mut longs, &mut within).expect("it is whole");
-        let next = session.values_from(0, 100, &mut longs, &mut within).expect("they are whole");
+        let next = session
+            .values_from((0, 100), |_| true, &mut longs, &mut within)
+            .expect("they are whole");
         assert_eq!((next, longs.len(), shorts), (0, 3, 1));
         assert!(
             longs

@@ -12,6 +12,7 @@ use crate::container::ContainerOptions;
 use crate::databases::{Database, Databases};
 use crate::evict::{Eviction, EvictionOptions};
 use crate::gate::{Fault, Gate};
+use crate::grounds::Grounds;
 use crate::history::{HEAD_LEN, HistoryLimits};
 use crate::logged::Logged;
 use crate::metadata;
@@ -456,6 +457,11 @@ impl Store {
     /// replaced: returns false, without effect, if there is one already.
     pub fn set_log(&self, log: Arc<Log>) -> bool {
         self.logged.set_log(log)
+    }
+
+    /// The present grounds ([`Session::change_grounds`]).
+    pub fn grounds(&self) -> Option<Arc<Grounds>> {
+        self.logged.grounds.get()
     }
 
     /// The last record up to which all are applied, if the store is a replica: what it may acknowledge.

@@ -90,12 +90,12 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             ],
             &[
                 "wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged", "mode",
-                "marks",
+                "marks", "grounds",
             ],
             &["write", "databases"],
             &["session"],
             &["store", "container::write", "container::write_text"],
-            &["ops", "snapshot", "restore", "apply", "digest_walk"],
+            &["ops", "snapshot", "restore", "apply", "import", "digest_walk"],
         ],
     ),
     (

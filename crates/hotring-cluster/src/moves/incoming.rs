@@ -107,6 +107,15 @@ impl Incoming {
         }
     }
 
+    /// A watch has seen that the move has no record any more. No transaction of a present attempt can still take
+    /// effect: it expects that record.
+    pub fn record_gone(&mut self) {
+        if let Some(attempt) = self.importing() {
+            self.acts.push(Act::Send(ToSource::NotReady(attempt)));
+            self.receive(ToTarget::Abort(attempt), true);
+        }
+    }
+
     /// The in-sync replicas have the mark of this attempt.
     pub fn begun(&mut self, attempt: Attempt) {
         if self.importing() == Some(attempt) {

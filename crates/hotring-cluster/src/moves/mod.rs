@@ -105,7 +105,7 @@ pub enum ToSource {
     /// The import is open, in this epoch of the target.
     Opened(Attempt, Epoch),
     /// The target cannot take the slots yet: it is still giving them away or removing the keys, or it read records
-    /// that do not show this move.
+    /// that do not show this move. Or it has given the import up, because the move's record is gone.
     NotReady(Attempt),
     /// The target's in-sync replicas have all changes up to this one.
     Has(Attempt, Lsn),

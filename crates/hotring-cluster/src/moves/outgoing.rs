@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Ask, Attempt, Outcome, Owner, ToSource, ToTarget, View};
 use crate::ids::{Epoch, Lsn, Moment};
+use crate::records::Revision;
 
 /// How a move goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,9 @@ pub struct Outgoing {
     attempt: Attempt,
     /// The epoch of the target in which the attempt began.
     target: Epoch,
+    /// The revision of the move's record when the attempt began. Once that record is gone the target may give the
+    /// import up, whatever record comes after it.
+    record: Option<Revision>,
     stage: Stage,
     /// The connection ended after the transaction was sent.
     is_cut: bool,
@@ -101,8 +105,8 @@ impl Outgoing {
     pub fn new(before: Attempt, pace: Pace) -> Self {
         let attempt = before;
         let (stage, acts) = (Stage::Starting, Vec::new());
-        let mut outgoing =
-            Outgoing { pace, attempt, target: Epoch(0), stage, is_cut: false, asked: 0, acts };
+        let (target, record, is_cut, asked) = (Epoch(0), None, false, 0);
+        let mut outgoing = Outgoing { pace, attempt, target, record, stage, is_cut, asked, acts };
         outgoing.start();
         outgoing
     }
@@ -162,6 +166,8 @@ impl Outgoing {
             (ToSource::NotReady(attempt), Stage::Opening) if attempt == self.attempt => {
                 self.stage = Stage::Waiting(now + self.pace.retry);
             }
+            // It has given the import up.
+            (ToSource::NotReady(attempt), _) if attempt == self.attempt => self.link_lost(now),
             (ToSource::Has(attempt, upto), Stage::Draining(since, last))
                 if attempt == self.attempt && (upto >= last || wrong!(AnyMark)) =>
             {
@@ -231,7 +237,10 @@ impl Outgoing {
     fn read_first(&mut self, view: View) {
         match view.owner {
             Owner::Target => self.moved(),
-            Owner::Source if self.is_mine(&view) && view.record.is_some() => self.open(),
+            Owner::Source if self.is_mine(&view) && view.record.is_some() => {
+                self.record = view.record;
+                self.open();
+            }
             Owner::Source if self.is_mine(&view) => self.give_up(GivenUp::Cancelled),
             Owner::Source | Owner::Other => self.give_up(GivenUp::NotOwner),
         }
@@ -256,7 +265,7 @@ impl Outgoing {
             self.send(ToTarget::Abort(self.attempt));
             self.acts.extend([Act::Resume, Act::EndCopy(self.attempt)]);
             self.give_up(GivenUp::Cancelled);
-        } else if !is_same_target {
+        } else if !is_same_target || (view.record != self.record && !wrong!(AnyRecord)) {
             self.send(ToTarget::Abort(self.attempt));
             self.end_attempt(now, true);
         } else if now >= since + self.pace.pause_max {

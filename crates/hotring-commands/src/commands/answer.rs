@@ -34,8 +34,18 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
     }
 }
 
-/// Replaces everything that the command has written since `start` by an error.
+/// Replaces everything that the command has written since `start` by an error. A command that has done nothing because
+/// its keys are about to move runs again instead; in a script, its error tells.
 fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
+    if matches!(failure, Failure::Store(StoreError::Displaced)) && !c.client.runs_script {
+        c.reply.buffer().truncate(start);
+        c.locals.long_values.cut(start);
+        if c.client.wait().is_some() {
+            c.client.end_wait(c.now);
+        }
+        let version = c.locals.routes.as_ref().map_or(0, |routes| routes.version());
+        return c.client.wait_for_move(version, c.now);
+    }
     let message = failure.message();
     match failure {
         // As in Redis, a command refused for lack of memory counts as rejected, not as failed.

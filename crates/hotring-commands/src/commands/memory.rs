@@ -117,8 +117,10 @@ pub(crate) fn malloc_stats(c: &mut Context<'_>) -> Outcome {
 fn notable_keys(c: &mut Context<'_>) {
     let user = c.client.access().user();
     let mut largest = c.server.observe.big_keys.largest();
-    largest.retain(|big| user.may_read(&big.key));
-    let hottest = hottest(&c.server.threads, c.now, KEYS_SHOWN, |key| user.may_read(key));
+    let is_shown = c.server.shows();
+    largest.retain(|big| user.may_read(&big.key) && is_shown(&big.key));
+    let hottest =
+        hottest(&c.server.threads, c.now, KEYS_SHOWN, |key| user.may_read(key) && is_shown(key));
     c.reply.bulk(b"keys.largest");
     c.reply.map(largest.len());
     for BigKey { bytes, key } in largest {

@@ -1,15 +1,45 @@
 //! Commands on the entire store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, MODULE LIST, SHUTDOWN.
 
 use super::save;
-use crate::host::clock;
+use crate::host::{clock, fiber};
 use crate::state::client::{Client, Closing};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::server::Server;
 
+/// Keys that a walk meets at once.
+const STEP_KEYS: u32 = 64;
+
 pub(crate) fn dbsize(c: &mut Context<'_>) -> Outcome {
-    c.reply.int(c.store.len().0 as i64);
+    let hidden = hidden(c);
+    c.reply.int(c.store.len().0.saturating_sub(hidden) as i64);
     Ok(())
+}
+
+/// The number of keys that are there and that clients do not see. There are some while slots move only.
+fn hidden(c: &mut Context<'_>) -> u64 {
+    let (Some(cluster), Some(grounds)) = (&c.server.cluster, c.store.grounds()) else { return 0 };
+    let version = c.store.grounds_version();
+    if cluster.is_clean(version) {
+        return 0;
+    }
+    let (mut cursor, mut hidden) = (0, 0);
+    loop {
+        // At time 0 nothing has expired, as in the number of all keys.
+        cursor = c.store.scan(cursor, STEP_KEYS as usize, 0, |key, _| {
+            hidden += u64::from(grounds.hides(key));
+        });
+        c.store.take_damage();
+        if cursor == 0 {
+            break;
+        }
+        fiber::rest_after(STEP_KEYS);
+    }
+    // With the same grounds in the end, and with no key on its way, none can have come.
+    if hidden == 0 && !grounds.is_importing() && c.store.grounds_version() == version {
+        cluster.note_clean(version);
+    }
+    hidden
 }
 
 pub(crate) fn flushdb(c: &mut Context<'_>) -> Outcome {

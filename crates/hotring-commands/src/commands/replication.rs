@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use hotring_cluster::FailoverRefused;
+use hotring_cluster::directory::MoveId;
+use hotring_cluster::{FailoverRefused, ShardId};
 use hotring_log::wire::WIRE_VERSION;
 use hotring_protocol::parse_i64;
 
@@ -194,6 +195,36 @@ pub(crate) fn coordinate(c: &mut Context<'_>) -> Outcome {
         ));
     }
     c.client.closing = Some(Closing::BecomesCoordination);
+    c.reply.simple("OK");
+    Ok(())
+}
+
+/// Turns the connection into the link of a move of slots, which brings them here. After the reply it speaks the frames
+/// of `docs/design/move-wire.md`.
+pub(crate) fn import(c: &mut Context<'_>) -> Outcome {
+    let number = |at| parse_i64(c.args.at(at)).ok_or(Failure::NotAnInteger);
+    let (version, id, from) = (number(1)?, number(2)?, number(3)?);
+    if version != i64::from(WIRE_VERSION) {
+        return Err(Failure::from(format!(
+            "ERR this server speaks version {WIRE_VERSION} of the link of a move, and the source version {version}: \
+             upgrade the older one"
+        )));
+    }
+    let cluster = c.server.cluster.as_ref();
+    let cluster = cluster.ok_or(Failure::text("ERR This instance has cluster support disabled"))?;
+    let directory = cluster.directory();
+    let mine = directory.shard_of_node(cluster.me).map(|(shard, _)| shard);
+    let (id, from) = (id as MoveId, ShardId::try_from(from).map_err(|_| Failure::NotAnInteger)?);
+    let found = directory.moves.get(&id).map(|(_, wanted)| wanted);
+    if found.is_none_or(|wanted| wanted.from != from || Some(wanted.to) != mine) {
+        return Err(Failure::text(
+            "ERR the records that this node has seen have no such move of slots to its shard",
+        ));
+    }
+    if c.server.replication.led_epoch().is_none() {
+        return Err(Failure::text("ERR this node is not the primary of its shard"));
+    }
+    c.client.closing = Some(Closing::BecomesImport { id, from });
     c.reply.simple("OK");
     Ok(())
 }

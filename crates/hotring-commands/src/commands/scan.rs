@@ -61,8 +61,10 @@ impl Step {
         let is_asked_for = |value: ValueRef<'_>| {
             value_type.is_none_or(|name| name.eq_ignore_ascii_case(type_name(value).as_bytes()))
         };
+        let grounds = store.grounds();
+        let is_hidden = |key: &[u8]| grounds.as_ref().is_some_and(|grounds| grounds.hides(key));
         let next = store.scan(cursor, count, now, |key, value| {
-            if is_asked_for(value) {
+            if is_asked_for(value) && !is_hidden(key) {
                 self.bytes.extend_from_slice(key);
                 self.ends.push(self.bytes.len());
             }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use hotring_protocol::{ArgsView, parse_i64};
-use hotring_store::{HoldInfo, Key};
+use hotring_store::{HoldInfo, Key, StoreError};
 
 use super::process::is_flush_mode;
 use crate::host::clock;
@@ -177,6 +177,9 @@ fn run_held(
     run: Run<'_>,
     c: &mut Context<'_>,
 ) -> Result<Ended, Failure> {
+    if c.store.is_displaced() {
+        return Err(StoreError::Displaced.into());
+    }
     c.store.set_hold_info(HoldInfo { label: HOLDER, since_ms: clock::unix_ms() });
     interpreter.run(script, run, c)
 }

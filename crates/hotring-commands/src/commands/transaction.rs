@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use hotring_protocol::{ArgsView, Writer};
-use hotring_store::{Key, KeyHash, KeyState};
+use hotring_store::{Key, KeyHash, KeyState, StoreError};
 
 use crate::acl::{Denied, Origin};
 use crate::commands::answer::{answer, deny, note_refusal};
@@ -105,14 +105,18 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
         return Err(aborted(&refusal.message()).into());
     }
     let scope = scope(&queue, &watched, c);
-    c.admitted(queue.memory(), |c| match &scope {
+    let ran = c.admitted(queue.memory(), |c| match &scope {
         Scope::Nothing => run(&queue, &watched, c),
         Scope::Keys(keys) => {
             c.store.prefetch(&mut keys.iter().map(|key| Key::from(*key)).collect::<Vec<_>>());
-            c.alone(keys, |c| run(&queue, &watched, c));
+            c.alone(keys, |c| run(&queue, &watched, c))
         }
         Scope::Everything => c.alone(&[], |c| run(&queue, &watched, c)),
     });
+    if !ran {
+        c.client.begin_transaction_again(queue, watched);
+        return Err(StoreError::Displaced.into());
+    }
     if c.store.marks_writes() {
         match &scope {
             Scope::Nothing => shown::note(c.store, queue.commands()),
@@ -148,11 +152,15 @@ fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<KeyState>], c: &Context<'_>) ->
     if keys.is_empty() { Scope::Nothing } else { Scope::Keys(keys) }
 }
 
-/// Runs the queue unless a watched key has changed.
-fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
-    if watched.iter().any(|stamp| !c.store.is_unchanged(stamp, c.now)) {
+/// Runs the queue unless a watched key has changed. False if it must run again from the beginning, because keys are
+/// about to move.
+fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) -> bool {
+    if c.store.is_displaced() {
+        return false;
+    }
+    if watched.iter().any(|stamp| has_changed(stamp, c)) {
         c.reply.null_array();
-        return;
+        return true;
     }
     c.counters.commands.add(queue.len() as u64);
     // Messages may be inserted before the reply and move it, so the positions in `long_values` would be wrong.
@@ -176,6 +184,13 @@ fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
         if is_still_allowed(spec, &mut inner) {
             tracking::before(spec, args, inner.client, &inner.server.push.tracking);
             answer(spec, &mut inner);
+            if inner.client.must_run_again() {
+                // It is the only one: a transaction of several holds their keys, and none can move.
+                inner.client.end_wait(c.now);
+                c.locals.long_values = long_values;
+                c.client.end_exec(start, c.reply.buffer());
+                return false;
+            }
         }
         if inner.store.origin().records_changes {
             notify::notify_changes(
@@ -203,6 +218,13 @@ fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
     }
     c.locals.long_values = long_values;
     c.client.end_exec(start, c.reply.buffer());
+    true
+}
+
+/// Whether a watched key has changed, or is no longer served here, so that another node may have changed it.
+fn has_changed(stamp: &KeyState, c: &mut Context<'_>) -> bool {
+    !c.store.is_unchanged(stamp, c.now)
+        || c.store.grounds().is_some_and(|grounds| grounds.hides(stamp.key()))
 }
 
 /// Whether the client may still run a queued command; if not, replies with the error. Permissions may have changed

@@ -8,6 +8,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use hotring_protocol::parse_i64;
+use hotring_store::StoreError;
 
 use crate::state::client::Wait;
 use crate::state::context::Context;
@@ -22,6 +23,10 @@ pub(crate) fn waitkey(c: &mut Context<'_>) -> Outcome {
     };
     let waker = Waker::from(c.client.shared.clone());
     let watch = c.store.watch(&c.args[1], expected, waker, c.now)?;
+    if c.store.is_displaced() {
+        // The end of all waits for keys that are no longer served may have come before this one began.
+        return Err(StoreError::Displaced.into());
+    }
     if watch.has_fired() {
         c.reply.int(1);
     } else {

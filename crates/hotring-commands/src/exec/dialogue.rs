@@ -21,7 +21,7 @@ use hotring_store::{Options, Watched};
 use crate::commands::pubsub::leave_all;
 use crate::exec::{Conversation, Executor, WaitEnd};
 use crate::settings::config::Config;
-use crate::state::client::{Client, Closing};
+use crate::state::client::{Client, Closing, Wait};
 use crate::state::server::{Parts, Server};
 
 /// The time at the start: 2023-11-14, in Unix milliseconds.
@@ -121,6 +121,43 @@ impl Dialogue {
         let fed = self.executor.feed(&mut self.conversation, input, self.now, &mut out);
         assert_eq!(fed.consumed, input.len(), "{} is not whole", input.escape_ascii());
         out
+    }
+
+    /// The reply to a typed line; None if it waits before it begins.
+    pub(crate) fn offer(&mut self, line: &str) -> Option<String> {
+        let (mut out, input) = (Vec::new(), format!("{line}\r\n"));
+        let fed = self.executor.feed(&mut self.conversation, input.as_bytes(), self.now, &mut out);
+        if self.conversation.client.wait().is_some() {
+            assert_eq!((fed.consumed, out.len()), (0, 0), "{line} has begun");
+            return None;
+        }
+        assert_eq!(fed.consumed, input.len(), "{line}");
+        Some(String::from_utf8_lossy(&out).replace("\r\n", "¶"))
+    }
+
+    /// Whether a blocking command waits; None if it must be offered again.
+    pub(crate) fn offer_waiting(&mut self, line: &str) -> Option<bool> {
+        let (mut out, input) = (Vec::new(), format!("{line}\r\n"));
+        self.executor.feed(&mut self.conversation, input.as_bytes(), self.now, &mut out);
+        match self.conversation.client.wait() {
+            Some(Wait::Moving { .. }) => {
+                self.pass(10);
+                assert!(self.may_go_on());
+                None
+            }
+            wait => Some(wait.is_some()),
+        }
+    }
+
+    /// Whether a request that waits before it begins may be offered again.
+    pub(crate) fn may_go_on(&mut self) -> bool {
+        let is_over = self.executor.poll_wait(&self.conversation, self.now) == Watched::Fired;
+        if is_over {
+            let mut out = Vec::new();
+            self.executor.end_wait(&mut self.conversation, WaitEnd::Fired, self.now, &mut out);
+            assert!(out.is_empty());
+        }
+        is_over
     }
 
     /// Lets time pass.

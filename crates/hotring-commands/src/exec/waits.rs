@@ -1,11 +1,14 @@
 //! Checks and ends the waits of connections: for a key, a pause, a script, the log or a snapshot.
 
+use std::borrow::Cow;
+
 use hotring_protocol::Writer;
 use hotring_store::Watched;
 
 use super::{Conversation, Executor};
 use crate::commands::{save, wait_for_safety};
-use crate::state::client::{Closing, Unblocked, Wait};
+use crate::state::client::{Client, Closing, Unblocked, Wait};
+use crate::state::cluster::Cluster;
 use crate::state::shown;
 
 /// Milliseconds between two checks of a write that waits because the log's queue is full.
@@ -34,6 +37,10 @@ pub enum WaitEnd {
 impl Executor {
     /// Checks whether the event that the conversation waits for has happened.
     pub fn poll_wait(&mut self, conversation: &Conversation, now: u64) -> Watched {
+        if self.thread.locals.routes.is_some() && self.moved(&conversation.client, true).is_some() {
+            // Fails if an element is on its way.
+            conversation.client.shared.unblock(Unblocked::Moved);
+        }
         match conversation.client.wait() {
             Some(Wait::Key { watch, .. }) => self.thread.store.poll_watch(watch, now),
             Some(Wait::Element { blocked, .. }) if blocked.served().is_none() => {
@@ -47,6 +54,13 @@ impl Executor {
                     }
                     _ => Watched::Fired,
                 }
+            }
+            Some(&Wait::Moving { version, until })
+                if now < until
+                    && self.thread.server.cluster.as_ref().map(Cluster::version)
+                        == Some(version) =>
+            {
+                Watched::Waiting { until: Some(until) }
             }
             Some(Wait::Log) if self.thread.server.persist.durability.is_full() => {
                 Watched::Waiting { until: Some(now + FULL_PAUSE_MS) }
@@ -68,8 +82,28 @@ impl Executor {
             {
                 Watched::Waiting { until: Some(now + SYNC_PAUSE_MS) }
             }
-            Some(Wait::Element { .. } | Wait::Save { .. } | Wait::Safe { .. } | Wait::Log)
+            Some(
+                Wait::Element { .. }
+                | Wait::Save { .. }
+                | Wait::Safe { .. }
+                | Wait::Moving { .. }
+                | Wait::Log,
+            )
             | None => Watched::Fired,
+        }
+    }
+
+    /// The error that sends a client that waits for keys to their new owner, if they are no longer of this shard. With
+    /// `looks` other records may have come.
+    fn moved(&mut self, client: &Client, looks: bool) -> Option<Cow<'static, str>> {
+        if looks && matches!(client.wait(), Some(Wait::Key { .. } | Wait::Element { .. })) {
+            self.thread.refresh_config();
+        }
+        let routes = self.thread.locals.routes.as_ref()?;
+        match client.wait()? {
+            Wait::Key { watch, .. } => routes.moved([watch.key()].into_iter(), client),
+            Wait::Element { entry: Some(entry), .. } => routes.moved(entry.keys(), client),
+            _ => None,
         }
     }
 
@@ -89,8 +123,10 @@ impl Executor {
         out: &mut Vec<u8>,
     ) {
         let client = &mut conversation.client;
-        let is_paused =
-            matches!(client.wait(), Some(Wait::Pause { .. } | Wait::Log | Wait::Script { .. }));
+        let is_paused = matches!(
+            client.wait(),
+            Some(Wait::Pause { .. } | Wait::Moving { .. } | Wait::Log | Wait::Script { .. })
+        );
         let saved = match client.wait() {
             Some(&Wait::Save { number, ends }) => Some((number, ends)),
             _ => None,
@@ -110,6 +146,11 @@ impl Executor {
             let last = self.thread.store.last_record_of_watch(watch);
             self.thread.store.note_logged(last);
         }
+        let moved = match client.shared.unblocked() {
+            Some(Unblocked::Moved) => self.moved(&conversation.client, false),
+            _ => None,
+        };
+        let client = &mut conversation.client;
         client.has_waited_for_script = matches!(client.wait(), Some(Wait::Script { .. }));
         let unblocked = client.end_wait(now);
         if is_paused {
@@ -125,6 +166,11 @@ impl Executor {
             if let Some(error) = save::end_wait(&self.thread.server, client, saved, &mut reply) {
                 self.thread.shared().counters.error(&error);
             }
+            return client.end_request(None, start, out);
+        }
+        if let Some(moved) = moved.filter(|_| unblocked == Some(Unblocked::Moved)) {
+            self.thread.shared().counters.error(&moved);
+            reply.error(moved.as_bytes());
             return client.end_request(None, start, out);
         }
         if unblocked == Some(Unblocked::Demoted)

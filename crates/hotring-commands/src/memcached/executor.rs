@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Command, Decoder, MetaKey, Request, Writer};
-use hotring_store::Session;
+use hotring_store::{Session, StoreError};
 
 use super::batch::{Batch, Stop};
 use super::context::{Context, Outcome, Refusal};
@@ -107,6 +107,10 @@ impl Executor {
             // Another client may have swapped the database since the previous request.
             run.store.select(client.database);
             talk.run(&decoded.request, &input[decoded.start..], client, out, run);
+            if client.must_run_again() {
+                talk.decoder = Decoder::new();
+                return Some(Fed { consumed: decoded.start, stalled: false });
+            }
             if client.closing.is_some() {
                 return Some(Fed::all(input));
             }
@@ -180,9 +184,20 @@ fn wait_before(thread: &mut ThreadState, talk: &Talk, now: u64) -> Option<Wait> 
     None
 }
 
-/// The owner of the request's first key that another shard of the cluster has. This protocol has no redirections.
-fn stranger(routes: &Routes, command: Command, args: ArgsView<'_>) -> Option<String> {
+/// Why this node of a cluster does not run a request now.
+enum Misplaced {
+    /// Another shard has a key. This protocol has no redirections.
+    Elsewhere(String),
+    /// Keys are about to move to another shard.
+    Moving,
+}
+
+fn misplaced(routes: &Routes, command: Command, args: ArgsView<'_>) -> Option<Misplaced> {
     use Command as Cmd;
+    if command == Cmd::FlushAll {
+        let none = None::<std::iter::Empty<&[u8]>>;
+        return routes.must_wait_with(none, true).then_some(Misplaced::Moving);
+    }
     let is_meta = matches!(
         command,
         Cmd::MetaGet | Cmd::MetaSet | Cmd::MetaDelete | Cmd::MetaArithmetic | Cmd::MetaDebug
@@ -190,9 +205,21 @@ fn stranger(routes: &Routes, command: Command, args: ArgsView<'_>) -> Option<Str
     if is_meta && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b')) {
         // The command itself refuses a key that is no base64.
         let key = MetaKey::parse(args.get(1)?, true).ok()?;
-        return routes.stranger([key.bytes()].into_iter());
+        return misplaced_keys(routes, command, || std::iter::once(key.bytes()));
     }
-    routes.stranger(command.keys(args).iter())
+    misplaced_keys(routes, command, || command.keys(args).iter())
+}
+
+fn misplaced_keys<'k, K: Iterator<Item = &'k [u8]>>(
+    routes: &Routes,
+    command: Command,
+    keys: impl Fn() -> K,
+) -> Option<Misplaced> {
+    if let Some(why) = routes.stranger(keys()) {
+        return Some(Misplaced::Elsewhere(why));
+    }
+    let must_wait = routes.must_wait_with(Some(keys()), dispatch::writes(command));
+    must_wait.then_some(Misplaced::Moving)
 }
 
 impl<'a> Run<'a> {
@@ -267,10 +294,11 @@ impl Talk {
             config: run.config,
             client,
         };
-        let stranger =
-            run.routes.and_then(|routes| stranger(routes, request.command?, context.args));
-        let outcome = match (self.authenticated, stranger, &run.refusal) {
-            (true, Some(why), _) => Err(Refusal::Misplaced(why)),
+        let misplaced =
+            run.routes.and_then(|routes| misplaced(routes, request.command?, context.args));
+        let outcome = match (self.authenticated, misplaced, &run.refusal) {
+            (true, Some(Misplaced::Elsewhere(why)), _) => Err(Refusal::Misplaced(why)),
+            (true, Some(Misplaced::Moving), _) => Err(StoreError::Displaced.into()),
             (true, ..) if dispatch::misses(request.command, &mut context) => Err(Refusal::Loading),
             (true, _, Some(why)) if request.command.is_some_and(dispatch::writes) => {
                 Err(Refusal::NotLogged(why.clone()))
@@ -278,8 +306,15 @@ impl Talk {
             (true, ..) => dispatch::run_counted(request.command, run.is_timed, &mut context),
             (false, ..) => self.run_locked(request.command, &mut context),
         };
-        if let Err(refusal) = outcome {
-            context.refuse(start, refusal);
+        match outcome {
+            // It has done nothing, and runs again once they have moved.
+            Err(Refusal::Store(StoreError::Displaced)) => {
+                out.truncate(start);
+                let version = run.routes.map_or(0, Routes::version);
+                return client.wait_for_move(version, run.now);
+            }
+            Err(refusal) => context.refuse(start, refusal),
+            Ok(()) => {}
         }
         if run.config.notify.is_on() {
             match request.command.and_then(dispatch::event) {

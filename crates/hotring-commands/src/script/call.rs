@@ -146,6 +146,8 @@ impl<'a, 'c> Caller<'a, 'c> {
         let Context { client, locals, .. } = &*self.context;
         let routes = locals.routes.as_ref().filter(|_| !client.is_of_primary())?;
         let slot = match routes.place(spec, request, client) {
+            // Its declared keys were looked at before it began.
+            Ok(_) if routes.must_wait(spec, request, client) => return Some(MOVING),
             Ok(slot) => slot?,
             Err(_) => return Some(NOT_LOCAL),
         };
@@ -211,6 +213,7 @@ const NO_COMMAND: &str = "ERR Please specify at least one argument for this redi
 const BAD_ARGUMENT: &str = "ERR Lua redis lib command arguments must be strings or integers";
 
 const ACROSS: &str = "ERR Script attempted to access keys that do not hash to the same slot";
+const MOVING: &str = "TRYAGAIN Script attempted to write a key that is being moved to another node";
 const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
 
 /// Occurs only if the analysis of the script's text was wrong. Redis has no such error, because a script always has all

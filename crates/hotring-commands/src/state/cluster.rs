@@ -1,43 +1,212 @@
-//! The server's place in a cluster: which node it is, and the records of the cluster as last seen.
+//! The server's place in a cluster: which node it is, the records of the cluster as last seen, and the slots that are
+//! on their way.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use hotring_cluster::NodeId;
-use hotring_cluster::directory::Directory;
+use hotring_cluster::directory::{Directory, MoveId};
+use hotring_cluster::{NodeId, SLOTS, SlotSet, slot_of};
+use hotring_store::{Grounds, Standing};
+use tokio::sync::Notify;
+
+use crate::state::moves::Moves;
 
 /// The shared state of a node of a cluster.
-#[derive(Debug)]
 pub struct Cluster {
     /// This node.
     pub me: NodeId,
-    directory: RwLock<Arc<Directory>>,
+    /// The moves of slots that come here.
+    pub moves: Arc<Moves>,
+    published: Notify,
+    served: RwLock<Served>,
     version: AtomicU64,
+    /// Whoever changes the grounds of the store holds this.
+    changing: Mutex<()>,
+    /// The version of the grounds by which keys were forgotten last.
+    forgotten: AtomicU64,
+    /// The version of the grounds under which a walk has met no hidden key.
+    clean: AtomicU64,
+}
+
+/// What threads know of the slots that they serve.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Served {
+    /// The records as last seen.
+    pub directory: Arc<Directory>,
+    /// Slots whose requests wait for the end of a move.
+    pub held: BTreeMap<MoveId, Held>,
+    /// Slots whose keys come here.
+    imports: BTreeMap<MoveId, SlotSet>,
+    /// The version of the store's grounds that goes with this, 0 before the first.
+    pub grounds: u64,
+    /// The number of the publication, and the role, that were last compared with the grounds.
+    made_from: Option<(u64, bool)>,
+}
+
+/// Slots whose requests wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The slots.
+    pub slots: SlotSet,
+    /// Whether reads wait, too, and not writes only.
+    pub reads: bool,
 }
 
 impl Cluster {
     /// A node that has not seen any records yet.
     pub fn new(me: NodeId) -> Self {
-        Cluster { me, directory: RwLock::default(), version: AtomicU64::new(1) }
+        Cluster {
+            me,
+            moves: Arc::default(),
+            published: Notify::new(),
+            served: RwLock::default(),
+            version: AtomicU64::new(1),
+            changing: Mutex::default(),
+            forgotten: AtomicU64::new(0),
+            clean: AtomicU64::new(0),
+        }
     }
 
     /// Replaces the records that commands see.
     pub fn publish(&self, directory: Directory) {
-        let mut present = self.directory.write().unwrap_or_else(PoisonError::into_inner);
-        *present = Arc::new(directory);
-        // ORDERING: Release, pairs with `version`: whoever sees the number finds these records.
-        self.version.fetch_add(1, Ordering::Release);
+        self.change(|served| served.directory = Arc::new(directory));
+    }
+
+    /// Waits until other records are published. One thread at a time must wait.
+    pub async fn published(&self) {
+        self.published.notified().await;
     }
 
     /// The records as last seen.
     pub fn directory(&self) -> Arc<Directory> {
-        self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.served().directory.clone()
+    }
+
+    pub(crate) fn served(&self) -> RwLockReadGuard<'_, Served> {
+        self.served.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what threads know, and has them look at it.
+    fn change<R>(&self, change: impl FnOnce(&mut Served) -> R) -> R {
+        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut served);
+        // ORDERING: Release, pairs with `version`: whoever sees the number finds the change.
+        self.version.fetch_add(1, Ordering::Release);
+        drop(served);
+        self.published.notify_one();
+        result
     }
 
     /// A number that every publication raises, never 0. A thread that keeps a directory compares it.
     pub fn version(&self) -> u64 {
         // ORDERING: Acquire, pairs with `publish`.
         self.version.load(Ordering::Acquire)
+    }
+
+    /// Keeps others from changing the grounds of the store.
+    pub(super) fn lock_grounds(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the present records and this role need other grounds than these.
+    pub(super) fn needs_other_grounds(&self, present: Option<&Grounds>, follows: bool) -> bool {
+        let from = (self.version(), follows);
+        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        if served.made_from == Some(from) {
+            return false;
+        }
+        let needed = served.grounds_of(self.me, follows);
+        let is_like = present.is_some_and(|present| present.is_like(&needed));
+        if is_like {
+            served.made_from = Some(from);
+        }
+        !is_like
+    }
+
+    /// Changes what waits and what comes, and makes the grounds of this version from it. The caller must hold all keys
+    /// of the store.
+    pub(super) fn make_grounds(
+        &self,
+        version: u64,
+        follows: bool,
+        change: impl FnOnce(&mut Served),
+    ) -> Arc<Grounds> {
+        self.change(|served| {
+            change(served);
+            (served.grounds, served.made_from) = (version, None);
+            Arc::new(served.grounds_of(self.me, follows))
+        })
+    }
+
+    /// Keys are forgotten by the grounds of this version: whoever has checked a request by earlier ones, and has read
+    /// keys since, may have missed some.
+    pub(super) fn note_forgetting(&self, version: u64) {
+        // ORDERING: Release, before the keys are removed; pairs with `forgotten`.
+        self.forgotten.fetch_max(version, Ordering::Release);
+    }
+
+    /// See [`note_forgetting`](Self::note_forgetting).
+    pub(crate) fn forgotten(&self) -> u64 {
+        // ORDERING: Acquire, pairs with `note_forgetting`.
+        self.forgotten.load(Ordering::Acquire)
+    }
+
+    /// Whether no key is hidden under the grounds of this version.
+    pub(crate) fn is_clean(&self, version: u64) -> bool {
+        // ORDERING: Relaxed, a figure.
+        self.clean.load(Ordering::Relaxed) == version
+    }
+
+    /// A whole walk under the grounds of this version has met no hidden key, and none can come.
+    pub(crate) fn note_clean(&self, version: u64) {
+        // ORDERING: Relaxed, a figure.
+        self.clean.store(version, Ordering::Relaxed);
+    }
+}
+
+impl Served {
+    /// Lets the requests for slots of a move wait, or with None no longer.
+    pub(super) fn hold(&mut self, id: MoveId, held: Option<Held>) {
+        match held {
+            Some(held) => _ = self.held.insert(id, held),
+            None => _ = self.held.remove(&id),
+        }
+    }
+
+    /// Lets the keys of a move come, or with None no longer.
+    pub(super) fn import(&mut self, id: MoveId, slots: Option<SlotSet>) {
+        match slots {
+            Some(slots) => _ = self.imports.insert(id, slots),
+            None => _ = self.imports.remove(&id),
+        }
+    }
+
+    /// What the store does with each slot. A replica does not know which imports its primary has begun, and takes all
+    /// that are wanted for begun.
+    fn grounds_of(&self, me: NodeId, follows: bool) -> Grounds {
+        let mine = self.directory.shard_of_node(me).map(|(id, _)| id);
+        let mut standings = vec![Standing::Hidden; usize::from(SLOTS)].into_boxed_slice();
+        let mut set = |slots: &SlotSet, from: Standing, to: Standing| {
+            for slot in slots.iter().map(usize::from) {
+                if standings[slot] == from {
+                    standings[slot] = to;
+                }
+            }
+        };
+        let own: SlotSet = (0..SLOTS)
+            .filter(|slot| mine.is_some() && self.directory.owners.of(*slot) == mine)
+            .collect();
+        set(&own, Standing::Hidden, Standing::Open);
+        for held in self.held.values() {
+            set(&held.slots, Standing::Open, Standing::Held);
+        }
+        let wanted = self.directory.moves.values().map(|(_, wanted)| wanted);
+        let wanted = wanted.filter(|wanted| follows && Some(wanted.to) == mine);
+        for slots in self.imports.values().chain(wanted.map(|wanted| &wanted.slots)) {
+            set(slots, Standing::Hidden, Standing::Importing);
+        }
+        Grounds::new(slot_of, standings)
     }
 }
 

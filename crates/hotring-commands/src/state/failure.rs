@@ -70,6 +70,10 @@ impl Failure {
             Failure::Store(StoreError::ReadOnly) => {
                 "READONLY You can't write against a read only replica.".into()
             }
+            // Clients of a cluster know the code: they ask again.
+            Failure::Store(error @ StoreError::Displaced) => {
+                format!("TRYAGAIN {}", text_of(error)).into()
+            }
             Failure::Store(StoreError::TooManyWatches { max }) => {
                 format!("ERR {max} clients are waiting already (max-waiting-clients)").into()
             }

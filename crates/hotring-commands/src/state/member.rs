@@ -24,6 +24,7 @@ impl Server {
         if loading.is_on() && !loading.is_unfinished_copy() {
             return;
         }
+        self.renew_grounds(session);
         let directory = cluster.directory();
         let Some((shard, record)) = directory.shard_of_node(cluster.me) else {
             return self.leave_shard(&directory, session);
@@ -128,7 +129,10 @@ impl Server {
     }
 
     /// The address of a shard's primary, or why there is none.
-    fn source_of(&self, record: &Shard, directory: &Directory) -> Result<Source, &'static str> {
+    ///
+    /// # Errors
+    /// The records have none, or none for TLS.
+    pub fn source_of(&self, record: &Shard, directory: &Directory) -> Result<Source, &'static str> {
         let node = directory.node(record.primary.node).ok_or(UNKNOWN_PRIMARY)?;
         let is_tls = self.settings.config().replication.tls;
         let port = if is_tls { node.tls_port.ok_or(PRIMARY_WITHOUT_TLS)? } else { node.port };

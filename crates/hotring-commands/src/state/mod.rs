@@ -18,6 +18,8 @@ pub mod long_values;
 pub mod member;
 pub mod memcached;
 pub mod monitors;
+pub mod moves;
+pub(crate) mod moving;
 pub mod notify;
 pub mod observe;
 pub mod pause;

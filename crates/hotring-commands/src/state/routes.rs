@@ -8,18 +8,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hotring_cluster::directory::{Directory, Node};
-use hotring_cluster::{NodeId, SLOTS, Slot, slot_of};
+use hotring_cluster::{Epoch, NodeId, SLOTS, Slot, slot_of};
 use hotring_protocol::ArgsView;
 
 use crate::state::client::Client;
-use crate::state::cluster::Cluster;
+use crate::state::cluster::{Cluster, Served};
+use crate::state::moves::Moves;
 use crate::table::{CommandId, Spec};
 
 /// Bits of one word of the table.
 const WORD: usize = u64::BITS as usize;
 
+/// A set of slots, one bit each.
+type Bits = [u64; SLOTS as usize / WORD];
+
 /// The error of a node that may not answer now.
 const UNANSWERED: &str = "CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet";
+
+/// The error of a slot that the table may already give to this shard. The old owner would send the client here.
+const EXPECTED: &str = "TRYAGAIN This slot is about to be served here";
 
 /// The table of slots as one thread knows it.
 pub(crate) struct Routes {
@@ -27,11 +34,20 @@ pub(crate) struct Routes {
     /// The number of the publication; 0 before the first look.
     version: u64,
     directory: Arc<Directory>,
-    /// The slots of the own shard, one bit each.
-    own: Box<[u64; SLOTS as usize / WORD]>,
-    /// Whether this node is the primary of its shard by the records.
+    moves: Arc<Moves>,
+    /// The version of the store's grounds that goes with it.
+    pub grounds: u64,
+    /// The slots of the own shard.
+    own: Box<Bits>,
+    /// Those of which nothing waits: no move is about to end.
+    free: Box<Bits>,
+    /// Slots whose writes wait, and slots whose reads wait, too; if there are any.
+    held: Option<Box<[Bits; 2]>>,
+    /// Whether this node is the primary of its shard by the records, and in which epoch.
     is_primary: bool,
-    /// Whether the server follows a primary nevertheless: it takes over a moment later, and must not answer before.
+    epoch: Epoch,
+    /// Whether the server is not primary in that epoch nevertheless: it takes over a moment later and must not answer
+    /// before, or has these records from before it took over, and must not answer by them.
     pub follows: bool,
     /// Whether this node may answer, as of the beginning of the batch.
     pub answers: bool,
@@ -56,8 +72,13 @@ impl Routes {
             me: cluster.me,
             version: 0,
             directory: Arc::default(),
+            moves: cluster.moves.clone(),
+            grounds: 0,
             own: Box::new([0; SLOTS as usize / WORD]),
+            free: Box::new([0; SLOTS as usize / WORD]),
+            held: None,
             is_primary: false,
+            epoch: Epoch(0),
             follows: false,
             answers: true,
         };
@@ -72,20 +93,45 @@ impl Routes {
         let version = cluster.version();
         let is_new = version != self.version;
         if is_new {
-            self.take(version, cluster.directory());
+            self.take(version, &cluster.served());
         }
         is_new
     }
 
     #[cold]
-    fn take(&mut self, version: u64, directory: Arc<Directory>) {
+    fn take(&mut self, version: u64, served: &Served) {
+        let directory = served.directory.clone();
         let mine = directory.shard_of_node(self.me);
         self.is_primary = mine.is_some_and(|(_, shard)| shard.primary.node == self.me);
+        self.epoch = mine.map_or(Epoch(0), |(_, shard)| shard.epoch);
         let mine = mine.map(|(id, _)| id);
         self.own.fill(0);
         let slots = (0..SLOTS).filter(|slot| mine.is_some() && directory.owners.of(*slot) == mine);
-        slots.map(usize::from).for_each(|slot| self.own[slot / WORD] |= 1 << (slot % WORD));
-        (self.version, self.directory) = (version, directory);
+        slots.for_each(|slot| insert(&mut self.own, slot));
+        (self.version, self.directory, self.grounds) = (version, directory, served.grounds);
+        self.free.copy_from_slice(&self.own[..]);
+        self.held = None;
+        for held in served.held.values() {
+            let bits = self.held.get_or_insert_with(|| Box::new([[0; SLOTS as usize / WORD]; 2]));
+            for slot in held.slots.iter().filter(|slot| has(&self.own, *slot)) {
+                insert(&mut bits[0], slot);
+                if held.reads {
+                    insert(&mut bits[1], slot);
+                }
+                self.free[usize::from(slot) / WORD] &= !(1 << (usize::from(slot) % WORD));
+            }
+        }
+    }
+
+    /// The number of the publication.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The epoch of the own shard in the records.
+    #[inline]
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     /// Whether this node answers as the primary of its shard.
@@ -97,20 +143,63 @@ impl Routes {
     /// Whether the own shard has the slot.
     #[inline]
     fn is_own(&self, slot: Slot) -> bool {
-        self.own[usize::from(slot) / WORD] >> (usize::from(slot) % WORD) & 1 != 0
+        has(&self.own, slot)
     }
 
-    /// Whether this node serves a request of this client. Transactions and scripts are looked at elsewhere.
+    /// Whether this node serves a request of this client, and need not let it wait. Transactions and scripts are looked
+    /// at elsewhere.
     #[inline]
     pub(crate) fn serves(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
         match spec.sole_key() {
             Some(at) => {
-                self.is_own(slot_of(args.at(at)))
+                has(&self.free, slot_of(args.at(at)))
                     && self.answers
                     && (self.leads() || may_read_copy(spec, client))
             }
-            None => self.place(spec, args, client).is_ok(),
+            None => self.place(spec, args, client).is_ok() && !self.must_wait(spec, args, client),
         }
+    }
+
+    /// Whether a request must wait, because slots of it are about to move.
+    #[inline]
+    pub(crate) fn must_wait(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
+        let Some(held) = &self.held else { return false };
+        self.must_wait_for(held, spec, args, client)
+    }
+
+    #[cold]
+    fn must_wait_for(
+        &self,
+        [writes, reads]: &[Bits; 2],
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+    ) -> bool {
+        let may_write = client.may_write(spec);
+        let held = if may_write { writes } else { reads };
+        let waits = |spec: &Spec, args: ArgsView<'_>| {
+            // What concerns all keys concerns those that are moving.
+            may_write && spec.may_touch_any_key() && spec.routing_keys_of(args).next().is_none()
+                || !spec.is_routed_by_channel()
+                    && spec.routing_keys_of(args).any(|key| has(held, slot_of(key)))
+        };
+        match client.transaction.queue().filter(|_| spec.id == CommandId::Exec) {
+            Some(queue) => queue.commands().any(|(spec, args)| waits(spec, args)),
+            None => waits(spec, args),
+        }
+    }
+
+    /// The same for a request of another protocol: one that uses these keys, or without any all keys.
+    pub(crate) fn must_wait_with<'k>(
+        &self,
+        keys: Option<impl Iterator<Item = &'k [u8]>>,
+        may_write: bool,
+    ) -> bool {
+        self.held.as_ref().is_some_and(|held| {
+            let [writes, reads] = &**held;
+            let held = if may_write { writes } else { reads };
+            keys.map_or(may_write, |mut keys| keys.any(|key| has(held, slot_of(key))))
+        })
     }
 
     /// Whether messages on this shard channel go through this node.
@@ -165,12 +254,28 @@ impl Routes {
         let queue = client.transaction.queue().filter(|_| spec.id == CommandId::Exec);
         let checked = match queue {
             Some(queue) => {
+                // Keys that are another shard's now may have changed there.
+                let mut watched =
+                    client.transaction.watched.iter().map(|stamp| slot_of(stamp.key()));
                 let keys = queue.commands().flat_map(|(spec, args)| spec.routing_keys_of(args));
-                self.check(keys, may_read_copy)
+                match watched.find(|slot| !self.is_own(*slot)) {
+                    Some(slot) => Err(Misplaced::Elsewhere(slot)),
+                    None => self.check(keys, may_read_copy),
+                }
             }
             None => self.place(spec, args, client),
         };
         checked.err().map(|misplaced| self.message(misplaced, client.uses_tls))
+    }
+
+    /// The error that sends a client which waits for these keys to their new owner, if another shard has them.
+    pub(crate) fn moved<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        client: &Client,
+    ) -> Option<Cow<'static, str>> {
+        let slot = keys.map(slot_of).find(|slot| !self.is_own(*slot))?;
+        Some(self.message(Misplaced::Elsewhere(slot), client.uses_tls))
     }
 
     /// The owner of the first of these keys that another shard has, for a protocol without redirections.
@@ -198,6 +303,7 @@ impl Routes {
             }
             Misplaced::Unanswered => return UNANSWERED.into(),
             Misplaced::Unserved => None,
+            Misplaced::Elsewhere(slot) if self.moves.expects(slot) => return EXPECTED.into(),
             Misplaced::Elsewhere(slot) => self.primary_of(slot).map(|node| (slot, node)),
         };
         match moved {
@@ -216,6 +322,15 @@ impl Routes {
         let (_, shard) = self.directory.shard_of_slot(slot)?;
         self.directory.node(shard.primary.node)
     }
+}
+
+#[inline]
+fn has(bits: &Bits, slot: Slot) -> bool {
+    bits[usize::from(slot) / WORD] >> (usize::from(slot) % WORD) & 1 != 0
+}
+
+fn insert(bits: &mut Bits, slot: Slot) {
+    bits[usize::from(slot) / WORD] |= 1 << (usize::from(slot) % WORD);
 }
 
 /// Whether a replica may answer the request. Messages on shard channels stay at the primary.

@@ -25,6 +25,8 @@ use crate::state::thread_shared::ThreadShared;
 pub(crate) struct Moment {
     version: u64,
     copies: u64,
+    /// The version of the grounds by which requests are checked; 0 without a cluster.
+    grounds: u64,
 }
 
 /// The state of a thread that runs requests.
@@ -85,6 +87,7 @@ impl ThreadState {
             server,
         };
         thread.store.set_wait(Box::new(fiber::FiberWait));
+        thread.store.rely_on(thread.locals.routes.as_ref().map_or(0, |routes| routes.grounds));
         thread.refresh_watched();
         thread
     }
@@ -180,9 +183,12 @@ impl ThreadState {
         let (Some(routes), Some(cluster)) = (&mut self.locals.routes, &self.server.cluster) else {
             return;
         };
-        routes.follows = self.server.replication.is_replica();
-        routes.answers = self.server.replication.may_answer();
-        if routes.renew(cluster) {
+        let replication = &self.server.replication;
+        let is_new = routes.renew(cluster);
+        self.store.rely_on(routes.grounds);
+        routes.follows = replication.is_replica() || !replication.leads_in(routes.epoch());
+        routes.answers = replication.may_answer();
+        if is_new {
             self.server.push.pubsub.close_misplaced(|channel| routes.serves_channel(channel));
         }
     }
@@ -190,11 +196,13 @@ impl ThreadState {
     /// The moment at which a run begins, for [`has_lost`](Self::has_lost).
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
-        Moment { version: self.config_version, copies: self.copies }
+        let grounds = self.locals.routes.as_ref().map_or(0, |routes| routes.grounds);
+        Moment { version: self.config_version, copies: self.copies, grounds }
     }
 
     /// Whether what was read since then must not be shown: a primary's data began to replace the own, or this node of a
-    /// cluster has lost the right to answer. A request that begins later is refused.
+    /// cluster has lost the right to answer, or has forgotten keys that it gave away. A request that begins later is
+    /// refused.
     #[inline]
     pub(crate) fn has_lost(&self, since: &Moment) -> bool {
         if self.locals.routes.as_ref().is_some_and(|routes| routes.answers)
@@ -205,6 +213,9 @@ impl ThreadState {
         // ORDERING: Acquire keeps the reads of keys before those below; if they have seen something of the copy, these
         // see that it began.
         fence(Ordering::Acquire);
+        if self.server.cluster.as_ref().is_some_and(|cluster| cluster.forgotten() > since.grounds) {
+            return true;
+        }
         self.server.settings.version() != since.version
             && self.server.persist.loading.copies() != since.copies
     }

@@ -78,6 +78,11 @@ impl Transaction {
         (self.queue.take(), std::mem::take(&mut self.watched))
     }
 
+    /// Takes back what [`take`](Self::take) has returned.
+    pub(crate) fn put_back(&mut self, queue: Box<Queue>, watched: Vec<Arc<KeyState>>) {
+        (self.queue, self.watched) = (Some(queue), watched);
+    }
+
     /// Marks the transaction as failed: EXEC will be refused.
     pub(crate) fn refuse(&mut self) {
         if let Some(queue) = &mut self.queue {

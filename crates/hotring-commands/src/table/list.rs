@@ -114,6 +114,10 @@ macro_rules! all_commands {
             .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH).with(Flags::LOADING))
             .since(OURS).args("version")
             .about("Makes the connection one to the coordinator of this node of a cluster.");
+        HotringImport = "hotring.import" 4 Server => replication::import
+            .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH)).since(OURS)
+            .args("version move shard")
+            .about("Makes the connection the link by which a shard gives slots to this one.");
         Role = "role" 1 Server => replication::role .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers whether this server is a primary or a replica, and of whom.");

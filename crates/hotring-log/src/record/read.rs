@@ -132,7 +132,7 @@ pub(crate) fn read_body(body: &[u8]) -> Option<Effect<'_>> {
     effect(*kind, rest)
 }
 
-fn effect(kind: u8, rest: &[u8]) -> Option<Effect<'_>> {
+pub(super) fn effect(kind: u8, rest: &[u8]) -> Option<Effect<'_>> {
     Some(match kind {
         PUT | PUT_EXPIRING => {
             let (form, rest) = rest.split_first()?;
@@ -171,7 +171,7 @@ fn effect(kind: u8, rest: &[u8]) -> Option<Effect<'_>> {
     })
 }
 
-fn read_leb128(bytes: &[u8]) -> Option<(u64, &[u8])> {
+pub(super) fn read_leb128(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     for (i, byte) in bytes.iter().enumerate().take(9) {
         number |= u64::from(byte & 0x7f) << (7 * i);

@@ -153,7 +153,7 @@ fn warnings(f: &Figures<'_>, html: &mut Html) {
 }
 
 fn server(f: &Figures<'_>, html: &mut Html) {
-    let server = f.facts.server;
+    let server = &f.facts.server;
     let mut addresses: Vec<String> =
         server.process.addresses.iter().map(ToString::to_string).collect();
     addresses.extend(server.process.unix_path.iter().map(|path| path.display().to_string()));
@@ -344,7 +344,8 @@ fn commands(f: &Figures<'_>, html: &mut Html) {
 
 fn hot(f: &Figures<'_>, html: &mut Html) {
     html.heading("Hottest keys");
-    let hottest = hottest(&f.facts.server.threads, f.facts.now, KEYS_SHOWN, |_| true);
+    let server = f.facts.server;
+    let hottest = hottest(&server.threads, f.facts.now, KEYS_SHOWN, server.shows());
     let row = |hot: &HotKey| {
         let percent = |share: f64| format!("{:.2} %", share * 100.0);
         vec![shown(&hot.name()), percent(hot.share), percent(hot.low), percent(hot.high)]

@@ -370,7 +370,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let embedded = membership.as_ref().and_then(Membership::embedded);
     let mut threads = start_threads(&server, embedded, listeners, unix)?;
     if let Some(membership) = membership {
-        threads.push(membership.start(&server)?);
+        threads.extend(membership.start(&server)?);
     }
     if let Some(listener) = admin {
         threads.push(start_admin(&server, listener)?);

@@ -79,7 +79,7 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
     if let Some(history) = server.replication.epochs() {
         writer.push(&Effect::Epochs { history: &history });
     }
-    let mut hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, |_| true);
+    let mut hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, server.shows());
     // The walk begins in the database with ID 0.
     hot.retain(|hot| session.database_id_of(hot.database) == 0);
     let mut walk = SnapshotWalk::new(hot.into_iter().map(|hot| hot.key).collect());

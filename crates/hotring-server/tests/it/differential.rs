@@ -544,12 +544,13 @@ fn compare_command(ours: &Reply, theirs: &Reply) {
 }
 
 /// Commands that Redis 7 does not have.
-const OURS: [&str; 15] = [
+const OURS: [&str; 16] = [
     "delex",
     "delifeq",
     "digest",
     "history",
     "hotring.coordinate",
+    "hotring.import",
     "hotring.replicate",
     "increx",
     "msetex",

@@ -2,7 +2,7 @@
 
 use hotring_log::{Effect, UNPACKED_MAX};
 
-use super::{key_of, single};
+use super::single;
 use crate::gate::Hold;
 use crate::holds::Keys;
 use crate::logged::UnknownForm;
@@ -124,7 +124,7 @@ impl Session {
         let mut seed = self.databases.at(0).seed;
         let mut hashes = Vec::with_capacity(effects.len());
         for effect in effects {
-            match (effect, key_of(effect)) {
+            match (effect, effect.key()) {
                 (_, Some(key)) => hashes.push(spread(seed, key)),
                 (Effect::Database { number }, None) => seed = self.databases.at(*number).seed,
                 (Effect::Clear | Effect::Order { .. }, None) => {

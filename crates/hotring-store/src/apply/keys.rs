@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hotring_index::Damaged;
 use hotring_log::{Effect, Records, pack};
 
-use super::{Applier, key_of};
+use super::Applier;
 use crate::session::Session;
 use crate::snapshot::SnapshotFailed;
 
@@ -33,7 +33,7 @@ impl TailKeys {
     pub fn add(&mut self, effects: &[Effect<'_>]) {
         let mut database_id = 0;
         for effect in effects {
-            match (effect, key_of(effect)) {
+            match (effect, effect.key()) {
                 (_, Some(key)) if !self.needs_copy() => self.insert((database_id, key.into())),
                 (Effect::Database { number }, None) => database_id = *number,
                 (Effect::Clear | Effect::Order { .. }, None) => self.is_whole = true,

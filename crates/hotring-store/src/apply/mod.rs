@@ -215,7 +215,7 @@ impl Applier {
         let (mut wanted, lanes) = (Vec::new(), self.spans.len());
         run.batches(|Batch { first, last, lsn }, effects| {
             if let Some((database_id, effect)) = single(effects)
-                && let Some(key) = key_of(&effect)
+                && let Some(key) = effect.key()
             {
                 let lane = self.session.part(key, lanes);
                 self.spans[lane].push(Span::single(base + last, database_id, lsn));
@@ -224,7 +224,7 @@ impl Applier {
             wanted.clear();
             wanted.resize(lanes, false);
             for effect in effects {
-                match (effect, key_of(effect)) {
+                match (effect, effect.key()) {
                     (_, Some(key)) => wanted[self.session.part(key, lanes)] = true,
                     (Effect::Clear | Effect::Order { .. }, None) => wanted.fill(true),
                     (_, None) => {}
@@ -260,7 +260,7 @@ fn single<'a>(effects: &[Effect<'a>]) -> Option<(u8, Effect<'a>)> {
         [Effect::Database { number }, effect] => (number, effect),
         _ => return None,
     };
-    key_of(&effect).map(|_| (database_id, effect))
+    effect.key().map(|_| (database_id, effect))
 }
 
 /// Bytes of an effect, about.
@@ -270,24 +270,7 @@ fn len_of(effect: &Effect<'_>) -> usize {
         Effect::Change { change, .. } => change.len(),
         _ => 0,
     };
-    key_of(effect).map_or(0, <[u8]>::len) + content
-}
-
-/// The key that an effect changes.
-fn key_of<'a>(effect: &Effect<'a>) -> Option<&'a [u8]> {
-    match *effect {
-        Effect::Put { key, .. }
-        | Effect::Remove { key }
-        | Effect::Expire { key, .. }
-        | Effect::Change { key, .. }
-        | Effect::Pin { key }
-        | Effect::Unpin { key } => Some(key),
-        Effect::Clear
-        | Effect::Database { .. }
-        | Effect::Order { .. }
-        | Effect::Epochs { .. }
-        | Effect::Durable { .. } => None,
-    }
+    effect.key().map_or(0, <[u8]>::len) + content
 }
 
 /// Replays packed effects.

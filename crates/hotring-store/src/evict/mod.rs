@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotring_index::{Entry, Noting};
 
+use crate::grounds::{Grounds, Standing};
 use crate::idle::IdleClock;
 use crate::pins::Pins;
 use heat::Heat;
@@ -89,6 +90,20 @@ pub(crate) struct Victim {
 impl Victim {
     pub(crate) fn of(entry: &Entry<'_>, hash: u64) -> Self {
         Victim { key: entry.key.into(), hash, footprint: entry.footprint as u64 }
+    }
+}
+
+/// The keys that must not be evicted: the pinned ones, and those that are not the clients' at present.
+#[derive(Clone, Copy)]
+pub(crate) struct Spared<'a> {
+    pub(crate) pins: &'a Pins,
+    pub(crate) grounds: Option<&'a Grounds>,
+}
+
+impl Spared<'_> {
+    pub(crate) fn has(self, key: &[u8]) -> bool {
+        self.pins.has(key)
+            || self.grounds.is_some_and(|grounds| grounds.standing(key) != Standing::Open)
     }
 }
 

@@ -12,9 +12,7 @@ use std::collections::HashSet;
 use fastrand::Rng;
 use hotring_index::{AnySession, Entry, Marked};
 
-use super::Victim;
-use super::{Policy, TICKS_A_TURN};
-use crate::pins::Pins;
+use super::{Policy, Spared, TICKS_A_TURN, Victim};
 
 /// Maximum number of remembered candidates.
 const POOL: usize = 16;
@@ -52,14 +50,14 @@ pub(crate) struct Draw<'a> {
     pub(crate) policy: Policy,
     pub(crate) samples: usize,
     pub(crate) tick: u8,
-    pub(crate) pins: &'a Pins,
+    pub(crate) spared: Spared<'a>,
     /// The hashes of victims that were chosen already and may not have been removed yet.
     pub(crate) chosen: &'a HashSet<u64>,
 }
 
 impl Draw<'_> {
     fn may_go(self, entry: &Entry<'_>, hash: u64) -> bool {
-        !self.chosen.contains(&hash) && !self.pins.has(entry.key)
+        !self.chosen.contains(&hash) && !self.spared.has(entry.key)
     }
 
     fn score(self, Marked { bits, hash, .. }: Marked, expire_at: Option<u64>, luck: u64) -> u64 {

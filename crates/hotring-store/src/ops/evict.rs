@@ -29,8 +29,7 @@ use hotring_index::{AnySession, Entry, Full, Marked, Refused};
 
 use crate::evict::heat::{Items, Judged, Marks, Verdict};
 use crate::evict::sampled::Draw;
-use crate::evict::{Eviction, EvictionPolicy as Policy, SPARED, Victim, YOUNG};
-use crate::pins::Pins;
+use crate::evict::{Eviction, EvictionPolicy as Policy, SPARED, Spared, Victim, YOUNG};
 use crate::session::Session;
 
 /// Bytes evicted in addition to the excess: as many as a session writes until its next check.
@@ -47,7 +46,7 @@ const WAITS: u32 = 4096;
 const ROUNDS: usize = 8;
 /// Maximum calls of `heat` that evict nothing: entries of removed keys, or an empty part of the table.
 const VAIN_MAX: usize = 256;
-/// Pinned keys that `heat` may choose before the search ends, because hardly any other keys seem to exist.
+/// Pinned or hidden keys that `heat` may choose before the search ends, because hardly any other keys seem to exist.
 const PINNED_MAX: usize = 1024;
 /// Number of new keys that a session reports to the policy together.
 const ENTERED: usize = 64;
@@ -283,8 +282,10 @@ impl Session {
 
     fn choose_by_heat(&mut self, eviction: &Eviction, wanted: u64) -> Vec<Victim> {
         let count = self.index_len();
-        let (index, pins) = (&mut self.index, &eviction.pins);
-        let mut view = View { index, pins, count, victims: Vec::new(), bytes: 0, pinned: 0 };
+        let grounds = self.logged.grounds.get();
+        let spared = Spared { pins: &eviction.pins, grounds: grounds.as_deref() };
+        let index = &mut self.index;
+        let mut view = View { index, spared, count, victims: Vec::new(), bytes: 0, pinned: 0 };
         let mut vain = 0;
         let mut heat = eviction.heat();
         while view.bytes < wanted && vain < VAIN_MAX && view.pinned < PINNED_MAX && view.count() > 0
@@ -303,10 +304,12 @@ impl Session {
     ) -> Vec<Victim> {
         let (policy, tick, items) = (eviction.policy(), self.tick(), self.index_len());
         let (mut victims, mut chosen, mut bytes) = (Vec::new(), HashSet::new(), 0);
+        let grounds = self.logged.grounds.get();
+        let spared = Spared { pins: &eviction.pins, grounds: grounds.as_deref() };
         let mut sampled = eviction.sampled();
         while bytes < wanted {
-            let (samples, pins) = (eviction.samples(), &eviction.pins);
-            let draw = Draw { policy, samples, tick, pins, chosen: &chosen };
+            let samples = eviction.samples();
+            let draw = Draw { policy, samples, tick, spared, chosen: &chosen };
             let Some(victim) = sampled.choose(&mut self.index, draw) else { break };
             bytes += victim.footprint;
             chosen.insert(victim.hash);
@@ -353,19 +356,19 @@ fn is_little(refused: &Refused) -> bool {
 /// The items as `heat` sees them.
 struct View<'a> {
     index: &'a mut AnySession,
-    pins: &'a Pins,
+    spared: Spared<'a>,
     count: usize,
     victims: Vec<Victim>,
     /// Total size of the victims in bytes.
     bytes: u64,
-    /// Number of pinned keys that the policy has chosen.
+    /// Number of spared keys that the policy has chosen.
     pinned: usize,
 }
 
 impl View<'_> {
     /// Asks for the verdict on an item. Returns its new bits, and the victim if it is one.
     fn judged(
-        (pins, pinned): (&Pins, &mut usize),
+        (spared_keys, pinned): (Spared<'_>, &mut usize),
         (entry, marked): (&Entry<'_>, Marked),
         verdict: impl FnOnce(Marks) -> Verdict,
     ) -> (u8, Option<Victim>) {
@@ -376,7 +379,7 @@ impl View<'_> {
         let mark = if spared { SPARED } else { marked.bits & SPARED };
         match verdict(shown) {
             Verdict::Keep(marks) => (bits_of(marks) | mark, None),
-            Verdict::Evict if pins.has(entry.key) => {
+            Verdict::Evict if spared_keys.has(entry.key) => {
                 *pinned += 1;
                 (bits_of(Marks { visits: 0, young: false }) | mark, None)
             }
@@ -401,13 +404,13 @@ impl Items for View<'_> {
     }
 
     fn judge(&mut self, hash: u64, mut verdict: impl FnMut(Marks) -> Verdict) -> Judged {
-        let (mut judged, mut chosen, pins) = (Judged::Absent, None, self.pins);
+        let (mut judged, mut chosen, spared) = (Judged::Absent, None, self.spared);
         let pinned = &mut self.pinned;
         self.index.review(hash.reverse_bits(), 1, |entry, marked| {
             if marked.hash != hash || judged != Judged::Absent {
                 return (marked.bits, true);
             }
-            let (bits, victim) = Self::judged((pins, pinned), (&entry, marked), &mut verdict);
+            let (bits, victim) = Self::judged((spared, pinned), (&entry, marked), &mut verdict);
             judged = if victim.is_some() { Judged::Evicted } else { Judged::Kept };
             chosen = victim;
             (bits, true)
@@ -424,10 +427,11 @@ impl Items for View<'_> {
         steps: usize,
         mut verdict: impl FnMut(u64, Marks) -> Verdict,
     ) -> (u64, Judged) {
-        let (mut chosen, pins, pinned) = (None, self.pins, &mut self.pinned);
+        let (mut chosen, spared, pinned) = (None, self.spared, &mut self.pinned);
         let hand = self.index.review(hand, steps, |entry, marked| {
-            let (bits, victim) =
-                Self::judged((pins, pinned), (&entry, marked), |marks| verdict(marked.hash, marks));
+            let (bits, victim) = Self::judged((spared, pinned), (&entry, marked), |marks| {
+                verdict(marked.hash, marks)
+            });
             chosen = victim;
             (bits, chosen.is_none())
         });

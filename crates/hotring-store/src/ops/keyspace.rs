@@ -6,10 +6,14 @@ use hotring_log::Effect;
 use super::read::memory_of;
 use crate::container::is_present;
 use crate::gate::Hold;
+use crate::grounds::{Grounds, Standing};
 use crate::holds::Keys;
 use crate::session::Session;
 use crate::value::{ValueRef, view_entry_at};
 use hotring_index::AnySession as Index;
+
+/// Keys that are found, and then removed, when not all are cleared.
+const CLEARED_AT_ONCE: usize = 512;
 
 impl Session {
     /// Visits about `count` keys from `cursor` on and returns the next cursor, 0 at the end. Begin with 0. Visits every
@@ -46,16 +50,17 @@ impl Session {
         })
     }
 
-    /// A key near the position that `random` selects; None if the database is empty.
+    /// A key near the position that `random` selects; None if the database has none that clients see.
     pub fn random_key(&mut self, random: u64, now: u64) -> Option<Vec<u8>> {
         let has_observers = self.changes.is_some() || self.is_observed();
         let _reading = self.gate.read_all();
         let keeps_expired = has_observers || self.logged.modes.get().keeps_expired();
-        let sampled = match keeps_expired {
+        let grounds = self.logged.grounds.get();
+        let sampled = match keeps_expired || grounds.is_some() {
             true => None,
             false => self.index.sample(random, now, |entry| live_key(&entry, now))?,
         };
-        sampled.or_else(|| next_live_key(&mut self.index, random, now))
+        sampled.or_else(|| next_live_key(&mut self.index, random, now, grounds.as_deref()))
     }
 
     /// Prefetches the memory of these keys into the processor's cache, as one batch. The keys then include their
@@ -70,7 +75,8 @@ impl Session {
         self.read_all(|index| index.scrub_step(scrub, budget));
     }
 
-    /// Removes every key of the current database, at one moment for every observer.
+    /// Removes every key of the current database, at one moment for every observer. Keys that come from another store
+    /// stay ([`Standing::Importing`](crate::Standing)).
     pub fn clear(&mut self) {
         let before = self.hold(&Keys::All, Hold::WriteOnce, |session| {
             session.may_write().then(|| session.clear_here())
@@ -81,10 +87,44 @@ impl Session {
 
     /// Like [`clear`](Self::clear), within a hold of all keys. Dropping the result takes time.
     pub(crate) fn clear_here(&mut self) -> impl Sized + use<> {
+        let grounds = self.logged.grounds.get().filter(|grounds| grounds.is_importing());
+        if let Some(grounds) = grounds.filter(|_| !self.applies) {
+            self.clear_all_but(&grounds);
+            return None;
+        }
         self.index.clear();
         self.log_effect(&Effect::Clear);
         self.hooks.watchers.notify_cleared(self.hooks.origin.actor);
-        (self.eviction.cleared(), self.wheels.clear())
+        Some((self.eviction.cleared(), self.wheels.clear()))
+    }
+
+    /// Removes every key and pin but those that are coming from another store. It takes time for each key, but keys are
+    /// seldom cleared while some arrive.
+    #[cold]
+    fn clear_all_but(&mut self, grounds: &Grounds) {
+        let goes = |key: &[u8]| grounds.standing(key) != Standing::Importing;
+        let (mut found, mut cursor) = (Vec::new(), 0);
+        loop {
+            // At time 0 nothing has expired.
+            cursor = self.index.scan(cursor, CLEARED_AT_ONCE, 0, |entry| {
+                if goes(entry.key) {
+                    found.push(entry.key.to_vec());
+                }
+            });
+            for key in found.drain(..) {
+                self.index.remove(&key[..], 0);
+                self.log_effect(&Effect::Remove { key: &key });
+            }
+            if cursor == 0 {
+                break;
+            }
+        }
+        self.index.take_damage();
+        for key in self.pinned_keys(None, usize::MAX).iter().filter(|key| goes(key)) {
+            self.eviction.pins.unpin(&[key]);
+            self.log_effect(&Effect::Unpin { key });
+        }
+        self.hooks.watchers.notify_cleared(self.hooks.origin.actor);
     }
 }
 
@@ -95,12 +135,19 @@ fn live_key(entry: &Entry<'_>, now: u64) -> Option<Vec<u8>> {
 
 /// The next key from a position on. Does not remove expired keys: the index's own sample does, without telling
 /// observers.
-fn next_live_key(index: &mut Index, from: u64, now: u64) -> Option<Vec<u8>> {
+fn next_live_key(
+    index: &mut Index,
+    from: u64,
+    now: u64,
+    grounds: Option<&Grounds>,
+) -> Option<Vec<u8>> {
     let (mut cursor, mut rounds, mut found) = (from, 0, None);
     // At most two passes: to the end and from the start.
     while found.is_none() && rounds < 2 {
         cursor = index.scan(cursor, 1, now, |entry| {
-            found = found.take().or_else(|| live_key(&entry, now));
+            if found.is_none() && grounds.is_none_or(|grounds| !grounds.hides(entry.key)) {
+                found = live_key(&entry, now);
+            }
         });
         rounds += u32::from(cursor == 0);
     }

@@ -12,6 +12,7 @@ mod evict;
 pub(crate) mod expire;
 pub(crate) mod expire_due;
 pub(crate) mod fields;
+pub(crate) mod grounds;
 mod hash;
 mod history;
 mod idle;

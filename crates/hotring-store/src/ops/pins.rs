@@ -34,6 +34,31 @@ impl Session {
         self.eviction.pins.change(|names| names.set(key, bytes));
     }
 
+    /// Pins a key that comes from another store, whose item is measured at this time, or with None removes its pin.
+    ///
+    /// # Errors
+    /// Those of [`pin`](Self::pin), and [`StoreError::Displaced`] if the grounds do not let this session write the key.
+    pub(crate) fn import_pin(&mut self, key: &[u8], now: Option<u64>) -> Result<(), StoreError> {
+        let bytes = now.map(|now| self.memory(key, now).unwrap_or(0));
+        let held = self.keys([key]);
+        self.hold(&held, Hold::Exclusive, |session| {
+            session.check_role()?;
+            if !session.may_write_key(key) {
+                return Err(StoreError::Displaced);
+            }
+            let pins = &session.eviction.pins;
+            match bytes {
+                Some(bytes) => _ = pins.pin(&[(key, bytes)])?,
+                None => _ = pins.unpin(&[key]),
+            }
+            session.log_effect(&match bytes {
+                Some(_) => Effect::Pin { key },
+                None => Effect::Unpin { key },
+            });
+            Ok(())
+        })
+    }
+
     /// Removes pins. Returns the number of removed pins.
     pub fn unpin(&mut self, keys: &[&[u8]]) -> usize {
         let held = self.keys(keys.iter().copied());

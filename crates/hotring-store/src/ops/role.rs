@@ -128,21 +128,32 @@ impl Session {
     }
 
     /// Fails if an operation that returns no error, such as [`remove`](Self::remove) or [`clear`](Self::clear), was
-    /// refused since the last call, because the store is a replica. It has changed nothing.
+    /// refused since the last call, because the store is a replica, or its grounds have changed. It has changed
+    /// nothing.
     ///
     /// # Errors
-    /// [`StoreError::ReadOnly`]
+    /// [`StoreError::ReadOnly`], [`StoreError::Displaced`]
     pub fn take_refused(&mut self) -> Result<(), StoreError> {
         match std::mem::take(&mut self.refused) {
-            true => Err(StoreError::ReadOnly),
+            true => Err(self.refusal()),
             false => Ok(()),
+        }
+    }
+
+    /// The reason why a write of this session was refused.
+    #[cold]
+    pub(crate) fn refusal(&self) -> StoreError {
+        match self.logged.modes.get().is_replica() && !self.applies && !self.follows {
+            true => StoreError::ReadOnly,
+            false => StoreError::Displaced,
         }
     }
 
     /// Fails if this session must not write. The caller must hold the keys that it is about to write.
     pub(crate) fn check_role(&self) -> Result<(), StoreError> {
-        match self.logged.modes.get().is_replica() && !self.applies && !self.follows {
-            true => Err(StoreError::ReadOnly),
+        let is_replica = self.logged.modes.get().is_replica() && !self.applies && !self.follows;
+        match is_replica || self.is_displaced() {
+            true => Err(self.refusal()),
             false => Ok(()),
         }
     }

@@ -84,6 +84,13 @@ pub struct LineEntry {
     home: Box<dyn Home>,
 }
 
+impl LineEntry {
+    /// The keys of the lines.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(|key| &**key)
+    }
+}
+
 impl Watchers {
     /// Enters the taker into the lines of keys: of `held` keys, which the caller holds and has found without elements,
     /// and of `others`, behind their takers. The caller must look at the others afterwards. Writes of these keys in

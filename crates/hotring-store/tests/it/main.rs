@@ -21,6 +21,7 @@ mod logged_stress;
 mod long_text;
 mod memory;
 mod model;
+mod moving;
 mod random;
 mod replica;
 mod roles;

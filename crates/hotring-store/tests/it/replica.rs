@@ -196,7 +196,7 @@ fn written(
 }
 
 /// What is held as an object at the one side is one value at the other.
-fn other_options(options: &Options) -> Options {
+pub(super) fn other_options(options: &Options) -> Options {
     Options {
         seed: [3, 4],
         hash_packed_fields_max: 4,

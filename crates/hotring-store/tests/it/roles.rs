@@ -21,7 +21,7 @@ fn until(at: u64) -> SetOptions<'static> {
 }
 
 /// Some of each type, of which some expire.
-fn fill(session: &mut Session) {
+pub(super) fn fill(session: &mut Session) {
     session.set(b"s", b"12", SetOptions::default(), NOW).expect("room");
     session.set(b"until", b"text", until(NOW + 10), NOW).expect("room");
     session.hash_set(b"h", &[(b"f", b"1"), (b"g", b"2")], NOW).expect("room");
@@ -55,66 +55,70 @@ fn replica() -> Store {
     store
 }
 
+/// A write that returns an error if it is refused.
+type Try = fn(&mut Session, u64) -> Result<(), StoreError>;
+/// All kinds of them, with the keys of [`fill`].
+pub(super) const FALLIBLE: [Try; 27] = [
+    |s, now| s.set(b"s", b"1", SetOptions::default(), now).map(drop),
+    |s, now| s.set(b"until", b"1", SetOptions::default(), now).map(drop),
+    |s, now| s.set(b"new", b"1", SetOptions::if_absent(), now).map(drop),
+    |s, now| s.get_del(b"s", now).map(drop),
+    |s, now| s.incr_by(&b"s"[..], 1, now).map(drop),
+    |s, now| s.append(b"s", b"1", now).map(drop),
+    |s, now| s.append(b"long", b"1", now).map(drop),
+    |s, now| s.set_range(b"long", 5, b"1", now).map(drop),
+    |s, now| s.mset(&[(b"s", b"1")], now),
+    |s, now| s.mset(&[(b"s", b"1"), (b"t", b"2")], now),
+    |s, now| s.rename(b"s", b"t", now),
+    |s, now| s.copy(b"s", b"t", true, now).map(drop),
+    |s, now| s.move_to(b"s", 3, now).map(drop),
+    |s, now| s.expire_at(b"s", now + 9, ExpireCondition::Always, now).map(drop),
+    |s, now| s.get_ex(b"s", TtlChange::At(now + 9), now, |_, _| ()).map(drop),
+    |s, now| s.hash_set(b"h", &[(b"f", b"9")], now).map(drop),
+    |s, now| s.hash_set(b"h2", &[(b"f", b"9")], now).map(drop),
+    |s, now| s.hash_persist(b"h", &[b"g"], now).map(drop),
+    |s, now| s.list_pop(b"l", End::Back, (1, ReplyCapacity::UNLIMITED), now).map(drop),
+    |s, now| s.list_move(b"l", b"l", (End::Back, End::Front), now).map(drop),
+    |s, now| s.set_move(b"m", b"m2", b"1", now).map(drop),
+    |s, now| s.set_store(SetOperation::Union, b"m2", &[b"m"], now).map(drop),
+    |s, now| s.bit_op(BitOp::Or, b"b", &[b"s"], now).map(drop),
+    |s, now| s.scored_remove(b"z", &[b"a"], now).map(drop),
+    |s, now| s.pin(&[b"l"], now).map(drop),
+    |s, now| {
+        let content = Content::Set([b"x".to_vec().into()].into());
+        s.put_content(b"m", content, None, true, now).map(drop)
+    },
+    |s, now| {
+        let put = ItemAction::Put {
+            value: b"1"[..].into(),
+            metadata: Metadata::default(),
+            expiry: SetExpiry::Clear,
+        };
+        s.update_item(b"s", now, |_| (put.clone(), ()))
+    },
+];
+/// Those that return none.
+pub(super) const OTHERS: [fn(&mut Session, u64); 6] = [
+    |s, now| assert!(!s.remove(b"s", now)),
+    |s, now| assert_eq!(s.remove_many(&[b"s", b"l"], now), 0),
+    |s, _| s.clear(),
+    |s, _| s.clear_all(),
+    |s, _| s.swap_databases(0, 1),
+    |s, _| assert_eq!(s.unpin(&[b"s"]), 0),
+];
+
 #[test]
 fn a_replica_refuses_every_write_and_changes_nothing() {
-    type Try = fn(&mut Session, u64) -> Result<(), StoreError>;
-    let fallible: [Try; 27] = [
-        |s, now| s.set(b"s", b"1", SetOptions::default(), now).map(drop),
-        |s, now| s.set(b"until", b"1", SetOptions::default(), now).map(drop),
-        |s, now| s.set(b"new", b"1", SetOptions::if_absent(), now).map(drop),
-        |s, now| s.get_del(b"s", now).map(drop),
-        |s, now| s.incr_by(&b"s"[..], 1, now).map(drop),
-        |s, now| s.append(b"s", b"1", now).map(drop),
-        |s, now| s.append(b"long", b"1", now).map(drop),
-        |s, now| s.set_range(b"long", 5, b"1", now).map(drop),
-        |s, now| s.mset(&[(b"s", b"1")], now),
-        |s, now| s.mset(&[(b"s", b"1"), (b"t", b"2")], now),
-        |s, now| s.rename(b"s", b"t", now),
-        |s, now| s.copy(b"s", b"t", true, now).map(drop),
-        |s, now| s.move_to(b"s", 3, now).map(drop),
-        |s, now| s.expire_at(b"s", now + 9, ExpireCondition::Always, now).map(drop),
-        |s, now| s.get_ex(b"s", TtlChange::At(now + 9), now, |_, _| ()).map(drop),
-        |s, now| s.hash_set(b"h", &[(b"f", b"9")], now).map(drop),
-        |s, now| s.hash_set(b"h2", &[(b"f", b"9")], now).map(drop),
-        |s, now| s.hash_persist(b"h", &[b"g"], now).map(drop),
-        |s, now| s.list_pop(b"l", End::Back, (1, ReplyCapacity::UNLIMITED), now).map(drop),
-        |s, now| s.list_move(b"l", b"l", (End::Back, End::Front), now).map(drop),
-        |s, now| s.set_move(b"m", b"m2", b"1", now).map(drop),
-        |s, now| s.set_store(SetOperation::Union, b"m2", &[b"m"], now).map(drop),
-        |s, now| s.bit_op(BitOp::Or, b"b", &[b"s"], now).map(drop),
-        |s, now| s.scored_remove(b"z", &[b"a"], now).map(drop),
-        |s, now| s.pin(&[b"l"], now).map(drop),
-        |s, now| {
-            let content = Content::Set([b"x".to_vec().into()].into());
-            s.put_content(b"m", content, None, true, now).map(drop)
-        },
-        |s, now| {
-            let put = ItemAction::Put {
-                value: b"1"[..].into(),
-                metadata: Metadata::default(),
-                expiry: SetExpiry::Clear,
-            };
-            s.update_item(b"s", now, |_| (put.clone(), ()))
-        },
-    ];
-    let others: [fn(&mut Session, u64); 6] = [
-        |s, now| assert!(!s.remove(b"s", now)),
-        |s, now| assert_eq!(s.remove_many(&[b"s", b"l"], now), 0),
-        |s, _| s.clear(),
-        |s, _| s.clear_all(),
-        |s, _| s.swap_databases(0, 1),
-        |s, _| assert_eq!(s.unpin(&[b"s"]), 0),
-    ];
     let store = replica();
     let mut session = store.session();
     let before = digest(&store, 0);
     // Before and after some keys and fields have expired.
     for now in [NOW, NOW + 1_000] {
-        for (n, write) in fallible.iter().enumerate() {
+        for (n, write) in FALLIBLE.iter().enumerate() {
             assert_eq!(write(&mut session, now), Err(StoreError::ReadOnly), "{n}");
             assert_eq!(session.take_refused(), Ok(()), "{n}: its error says so");
         }
-        for (n, write) in others.iter().enumerate() {
+        for (n, write) in OTHERS.iter().enumerate() {
             write(&mut session, now);
             assert_eq!(session.take_refused(), Err(StoreError::ReadOnly), "{n}");
         }

@@ -23,15 +23,15 @@ const GAP_MAX: Duration = Duration::from_secs(6);
 const CLIENTS: usize = 6;
 
 /// The command, its nodes and their processes.
-struct Demo {
+pub struct Demo {
     process: Child,
     out: BufReader<ChildStdout>,
-    nodes: BTreeMap<String, Pid>,
-    first: String,
+    pub nodes: BTreeMap<String, Pid>,
+    pub first: String,
 }
 
 impl Demo {
-    fn start(words: &[&str]) -> Demo {
+    pub fn start(words: &[&str]) -> Demo {
         let port = free_ports(6);
         let mut command = hotring(&["cluster", "demo", "--port", &port.to_string()]);
         let mut process = command.args(words).stdout(Stdio::piped()).spawn().unwrap();
@@ -52,13 +52,13 @@ impl Demo {
     }
 
     /// What `hotring cluster status` prints.
-    fn status(&self) -> String {
+    pub fn status(&self) -> String {
         let status = output(&mut hotring(&["cluster", "status", "--coordinator", &self.first]));
         String::from_utf8_lossy(&status.stdout).into_owned()
     }
 
     /// Ends it as Ctrl-C does; none of its nodes may be left.
-    fn end(mut self) {
+    pub fn end(mut self) {
         kill_process(Pid::from_child(&self.process), Signal::INT).unwrap();
         assert!(self.process.wait().unwrap().success());
         for (address, pid) in &self.nodes {
@@ -145,14 +145,14 @@ impl<'a> Client<'a> {
 
 /// What a client has seen so far.
 #[derive(Default)]
-struct Seen {
+pub struct Seen {
     acknowledged: AtomicU64,
     /// The longest time between two acknowledgements, in milliseconds.
-    gap: AtomicU64,
+    pub gap: AtomicU64,
 }
 
 /// Counts up, and checks that no acknowledged step is lost or done twice.
-fn count_up(demo: &Demo, key: &str, seen: &Seen, ends: &AtomicBool) {
+pub fn count_up(demo: &Demo, key: &str, seen: &Seen, ends: &AtomicBool) {
     let mut client = Client::new(demo);
     let (mut last, mut at) = (0, Instant::now());
     while !ends.load(Ordering::Relaxed) {
@@ -169,7 +169,7 @@ fn count_up(demo: &Demo, key: &str, seen: &Seen, ends: &AtomicBool) {
     }
 }
 
-fn wait_for_more(seen: &[Seen], more: u64) {
+pub fn wait_for_more(seen: &[Seen], more: u64) {
     let count = |seen: &Seen| seen.acknowledged.load(Ordering::Relaxed);
     let before: Vec<u64> = seen.iter().map(count).collect();
     let begun = Instant::now();

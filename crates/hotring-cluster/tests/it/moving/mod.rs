@@ -33,7 +33,8 @@ fn moves_lose_nothing_and_end() {
     );
 }
 
-const WRONG: [Fault; 11] = [
+const WRONG: [Fault; 12] = [
+    Fault::AnyRecord,
     Fault::GiveUnshown,
     Fault::StepBackUnknown,
     Fault::OpenUnread,

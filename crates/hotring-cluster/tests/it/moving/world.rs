@@ -435,7 +435,12 @@ impl World {
                 self.forget(at);
             }
             if self.rng.u32(..10) == 0 {
-                self.shards[at].incoming.as_mut().expect("each shard has one").table_changed();
+                let has_record = self.records.record.is_some_and(|(_, from)| from != at);
+                let incoming = self.shards[at].incoming.as_mut().expect("each shard has one");
+                match has_record {
+                    true => incoming.table_changed(),
+                    false => incoming.record_gone(),
+                }
                 self.take_over(at);
             }
         }

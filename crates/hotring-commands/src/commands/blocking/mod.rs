@@ -59,6 +59,9 @@ fn take_or_wait(
     let held: Vec<&[u8]> = keys.iter().copied().chain(want.destination()).collect();
     loop {
         let examined = c.alone(&held, |c| {
+            if c.store.is_displaced() {
+                return Err(StoreError::Displaced.into());
+            }
             let examined = examine_keys(c, want, keys)?;
             match examined {
                 Examined::Nothing if c.client.may_wait() => {
@@ -185,6 +188,8 @@ fn wait_behind(
 /// primary still, a change of its role ends the wait.
 fn check_role(c: &Context<'_>) -> Outcome {
     match c.store.role() {
+        // A change of the slots that are served ends waits, too.
+        Role::Primary if c.store.is_displaced() => Err(StoreError::Displaced.into()),
         Role::Primary => Ok(()),
         Role::Replica => Err(StoreError::ReadOnly.into()),
     }

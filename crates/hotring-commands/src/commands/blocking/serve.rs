@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use hotring_protocol::{ArgsView, Writer};
-use hotring_store::{Origin, Session, Taker, Turn};
+use hotring_store::{Origin, Session, Standing, Taker, Turn};
 
 use super::element;
 use crate::commands::key::type_name;
+use crate::host::fiber;
 use crate::state::blocked::{Blocked, Served};
 use crate::state::context::Context;
 use crate::state::notify;
@@ -55,9 +56,15 @@ fn serve_turn(key: &[u8], c: &mut Context<'_>) -> bool {
     let held: Vec<&[u8]> = std::iter::once(key).chain(destinations).collect();
     let mut served = Vec::new();
     let outcome = c.alone_here(&held, |c| {
+        if let Some(outcome) = barred(key, c) {
+            return Some(outcome);
+        }
         let mut turns = (0..TURN).map(|_| serve_first(key, &held, c, &mut served));
         turns.find(|turned| *turned != ServeOutcome::Served)
     });
+    if outcome == Some(ServeOutcome::MustWait) {
+        fiber::give_turn();
+    }
     // The log has the records of a hold only once the hold has ended.
     let logged = c.store.last_logged();
     for (taker, reply) in served {
@@ -73,8 +80,23 @@ enum ServeOutcome {
     Served,
     /// The client's element moves to a key that is not held.
     MustHold,
-    /// The key has no element, or no client waits for one.
+    /// The key is about to move to another node of the cluster, and may stay here all the same.
+    MustWait,
+    /// The key has no element, or no client waits for one, or it is another node's by now.
     Over,
+}
+
+/// The outcome if this node must not take elements from the key, though it has just stored some. Clients that wait for
+/// a key of another node are told so by whoever gave it away.
+fn barred(key: &[u8], c: &Context<'_>) -> Option<ServeOutcome> {
+    if !c.store.is_displaced() {
+        return None;
+    }
+    match c.store.grounds()?.standing(key) {
+        Standing::Open => None,
+        Standing::Held => Some(ServeOutcome::MustWait),
+        Standing::Hidden | Standing::Importing => Some(ServeOutcome::Over),
+    }
 }
 
 /// The first [`TURN`] clients that wait for a value of this type.

@@ -57,6 +57,10 @@ fn parsed(c: &Context<'_>) -> Result<Option<Slot>, Failure> {
 fn walk(slot: Slot, c: &mut Context<'_>, mut f: impl FnMut(&[u8]) -> bool) {
     let (mut cursor, mut goes_on) = (0, true);
     loop {
+        // The slot may be given away meanwhile.
+        if c.store.grounds().is_some_and(|grounds| grounds.standing_of(slot).is_hidden()) {
+            return;
+        }
         cursor = c.store.scan(cursor, STEP_KEYS as usize, c.now, |key, _| {
             if goes_on && slot_of(key) == slot {
                 goes_on = f(key);

@@ -375,7 +375,8 @@ fn hot_keys(c: &Context<'_>, text: &mut String) {
     }
     line(text, format_args!("# Hotkeys"));
     let user = c.client.access().user();
-    let may_read = |key: &[u8]| user.may_read(key);
+    let is_shown = c.server.shows();
+    let may_read = |key: &[u8]| user.may_read(key) && is_shown(key);
     field(text, "hotkeys_seconds", SPANS);
     field(text, "hotkeys_notes", notes(&c.server.threads, c.now));
     for (i, hot) in hottest(&c.server.threads, c.now, HOT_KEYS_SHOWN, may_read).iter().enumerate() {

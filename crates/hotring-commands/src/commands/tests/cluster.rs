@@ -12,7 +12,7 @@ use crate::settings::config::Source;
 use crate::state::client::KILLED;
 use crate::state::cluster::tests::{node, three_shards};
 
-fn node_of(n: u8, version: Version) -> Dialogue {
+pub(super) fn node_of(n: u8, version: Version) -> Dialogue {
     Dialogue::of_node(version, node(n), three_shards())
 }
 
@@ -159,7 +159,7 @@ fn exec_looks_at_the_present_table() {
     assert_eq!(dialogue.say("GET b"), "$-1¶");
 }
 
-fn publish(dialogue: &Dialogue, change: impl FnOnce(&mut Directory)) {
+pub(super) fn publish(dialogue: &Dialogue, change: impl FnOnce(&mut Directory)) {
     let mut directory = three_shards();
     change(&mut directory);
     dialogue.server().cluster.as_ref().unwrap().publish(directory);

@@ -19,6 +19,7 @@ mod latency;
 mod lcs;
 mod limits;
 mod list;
+mod moving;
 mod multi;
 mod numeric;
 mod object;

@@ -50,6 +50,9 @@ impl RespExecutor {
             let start = out.len();
             if !self.is_answered(thread, i, run, client, out) {
                 self.execute_observed(thread, i, run, client, out);
+                if client.must_run_again() {
+                    return i;
+                }
             }
             client.end_request(self.batch.spec(i), start, out);
             thread.locals.long_values.cut(out.len());
@@ -98,12 +101,26 @@ impl RespExecutor {
                 Wait::Pause { until, paused }
             }
             _ if thread.server.persist.durability.is_full() && client.may_write(spec) => Wait::Log,
-            _ => return None,
+            _ => self.move_of(thread, i, run, client)?,
         };
         let access = client.access();
         let may_run =
             !access.is_locked() && access.check(spec, self.batch.args(i, run.input)).is_ok();
         (may_run && self.redirection(thread, i, run, client).is_none()).then_some(wait)
+    }
+
+    /// The wait for the end of a move, if keys of the request are about to move.
+    fn move_of(
+        &self,
+        thread: &ThreadState,
+        i: usize,
+        run: &Run<'_>,
+        client: &Client,
+    ) -> Option<Wait> {
+        let routes = thread.locals.routes.as_ref()?;
+        let must_wait =
+            routes.must_wait(self.batch.spec(i)?, self.batch.args(i, run.input), client);
+        must_wait.then(|| Wait::moving(routes.version(), run.wall))
     }
 
     /// Answers a request without running it, if the request is refused or queued in a transaction; otherwise returns
@@ -219,6 +236,9 @@ impl RespExecutor {
         // Messages that have just arrived must not prevent a request that has begun from running.
         let unlimited = Run { out_max: usize::MAX, ..*run };
         self.execute(thread, i..i + 1, &unlimited, client, out);
+        if client.must_run_again() {
+            return;
+        }
         self.note_shown(thread, i..i + 1, run.input);
         let Some(spec) = self.batch.spec(i) else { return };
         let args = self.batch.args(i, run.input);

@@ -228,6 +228,8 @@ impl RespExecutor {
             }
             ran += 1;
             if context.client.is_interrupted() {
+                // A request that must run again counts as one that has not begun.
+                ran -= usize::from(context.client.must_run_again());
                 break;
             }
         }

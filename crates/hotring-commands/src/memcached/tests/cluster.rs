@@ -1,6 +1,11 @@
 //! A node of a cluster, whose clients of this protocol cannot be redirected.
 
+use hotring_cluster::SlotSet;
+use hotring_store::Watched;
+
 use super::*;
+use crate::exec::WaitEnd;
+use crate::state::cluster::Held;
 use crate::state::cluster::tests::{node, three_shards};
 
 fn node_of(n: u8) -> Dialogue {
@@ -42,4 +47,49 @@ fn a_key_of_another_shard_is_refused_and_its_owner_named() {
     node_of(1).play(&table.replace("OWNER", owner));
     // A replica answers reads of its shard, as this protocol has no word for their primary.
     node_of(2).play(&format!("get b -> END¶\nget c -> {owner}"));
+}
+
+#[test]
+fn requests_for_slots_that_are_held_wait() {
+    let mut dialogue = node_of(1);
+    let server = dialogue.server.clone();
+    let mut session = server.store.session();
+    server.renew_grounds(&mut session);
+    dialogue.play("set b 0 0 1¶1 -> STORED¶");
+    let slots: SlotSet = "3300".parse().unwrap();
+    for (request, reads) in [
+        ("set b 0 0 1\r\n2\r\n", false),
+        ("ms b 1\r\n2\r\n", false),
+        ("ms Yg== 1 b\r\n2\r\n", false),
+        ("delete b\r\n", false),
+        ("flush_all\r\n", false),
+        ("get b\r\n", true),
+        ("mg b v\r\n", true),
+    ] {
+        let held = Held { slots: slots.clone(), reads: false };
+        server.hold_slots(1, Some(held), &mut session);
+        // What came before it in the batch takes effect.
+        let input = format!("set bar 0 0 1\r\n1\r\n{request}get bar\r\n");
+        let feed = |dialogue: &mut Dialogue, at: usize| {
+            let (mut out, Dialogue { executor, memcached, now, .. }) = (Vec::new(), dialogue);
+            let fed = executor.feed(memcached, &input.as_bytes()[at..], *now, &mut out);
+            (fed.consumed, shown(out))
+        };
+        if reads {
+            let (_, reply) = feed(&mut dialogue, 0);
+            assert!(reply.contains("2¶") || reply.contains("END"), "reads go on: {reply}");
+            server.hold_slots(1, Some(Held { slots: slots.clone(), reads }), &mut session);
+        }
+        let (at, reply) = feed(&mut dialogue, 0);
+        assert_eq!((at, reply), (18, "STORED¶".into()), "{request}");
+        let waits = dialogue.executor.poll_wait(&dialogue.memcached, dialogue.now);
+        assert_ne!(waits, Watched::Fired, "{request}");
+        server.hold_slots(1, None, &mut session);
+        let Dialogue { executor, memcached, now, .. } = &mut dialogue;
+        assert_eq!(executor.poll_wait(memcached, *now), Watched::Fired);
+        executor.end_wait(memcached, WaitEnd::Fired, *now, &mut Vec::new());
+        let (consumed, reply) = feed(&mut dialogue, at);
+        assert_eq!(at + consumed, input.len(), "{request}: {reply}");
+        assert!(!reply.contains("ERROR"), "{request}: {reply}");
+    }
 }

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hotring_cluster::ShardId;
+use hotring_cluster::directory::MoveId;
 use hotring_protocol::{ArgsView, Version};
 use hotring_store::KeyState;
 
@@ -111,6 +113,13 @@ pub enum Closing {
     BecomesLink(u16),
     /// The connection becomes one to the coordinator of this node.
     BecomesCoordination,
+    /// The connection becomes the link of a move of slots to this shard.
+    BecomesImport {
+        /// The move.
+        id: MoveId,
+        /// The shard that gives the slots.
+        from: ShardId,
+    },
     /// The client has killed itself (CLIENT KILL), or has lost its user or a right, or the server ends.
     Killed,
 }
@@ -244,6 +253,7 @@ impl Client {
         let id = match self.closing {
             Some(Closing::BecomesLink(_)) => CommandId::HotringReplicate,
             Some(Closing::BecomesCoordination) => CommandId::HotringCoordinate,
+            Some(Closing::BecomesImport { .. }) => CommandId::HotringImport,
             _ => return false,
         };
         let spec = specs().find(|spec| spec.id == id).expect("every command has a row");
@@ -323,6 +333,17 @@ impl Client {
             self.publish_watched();
         }
         ended
+    }
+
+    /// Opens a transaction again that has ended without an effect.
+    pub(crate) fn begin_transaction_again(
+        &mut self,
+        queue: Box<Queue>,
+        watched: Vec<Arc<KeyState>>,
+    ) {
+        self.transaction.put_back(queue, watched);
+        self.publish_transaction();
+        self.publish_watched();
     }
 
     /// Publishes the watched keys.

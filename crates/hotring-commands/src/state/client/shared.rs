@@ -23,11 +23,13 @@ pub enum Unblocked {
     Failed,
     /// With an error, because the server has become a replica.
     Demoted,
+    /// With the error that sends it elsewhere, because the slot is another shard's now.
+    Moved,
 }
 
-/// Values of [`ClientShared::waiting`]. `RUNS`: no wait. `WAITS`: a wait for a key. `TIMED_OUT`, `FAILED` and
-/// `DEMOTED`: a wait that another client's command has ended, which the connection's own thread has not noticed yet.
-/// `PAUSED`: any other wait, such as for the end of a pause.
+/// Values of [`ClientShared::waiting`]. `RUNS`: no wait. `WAITS`: a wait for a key. `TIMED_OUT`, `FAILED`, `DEMOTED`
+/// and `MOVED`: a wait that has been ended, which the connection's own thread has not noticed yet. `PAUSED`: any other
+/// wait, such as for the end of a pause.
 pub(super) const RUNS: u8 = 0;
 pub(super) const WAITS: u8 = 1;
 const TIMED_OUT: u8 = 2;
@@ -38,6 +40,7 @@ pub(super) const PAUSED: u8 = 4;
 const CLAIMED: u8 = 5;
 const ENDED: u8 = 6;
 const DEMOTED: u8 = 7;
+const MOVED: u8 = 8;
 
 /// The names of a client. Strings are boxed, here and below, because there may be many thousands of clients.
 #[derive(Clone, Debug)]
@@ -149,6 +152,7 @@ pub(super) fn unblocked(waiting: u8) -> Option<Unblocked> {
         TIMED_OUT => Some(Unblocked::TimedOut),
         FAILED => Some(Unblocked::Failed),
         DEMOTED => Some(Unblocked::Demoted),
+        MOVED => Some(Unblocked::Moved),
         _ => None,
     }
 }
@@ -291,6 +295,7 @@ impl ClientShared {
             Unblocked::TimedOut => TIMED_OUT,
             Unblocked::Failed => FAILED,
             Unblocked::Demoted => DEMOTED,
+            Unblocked::Moved => MOVED,
         };
         let has_ended = self.end_if_waits(ended);
         if has_ended {

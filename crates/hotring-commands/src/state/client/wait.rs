@@ -13,6 +13,9 @@ use super::shared::{PAUSED, RUNS, Unblocked, WAITS, unblocked};
 use crate::state::blocked::Blocked;
 use crate::state::pause::Paused;
 
+/// Milliseconds after which a request is checked again whose keys are about to move. It is woken when they have.
+const MOVING_MS: u64 = 10;
+
 /// A wait. The connection must not run its next request before the wait ends.
 #[derive(Debug)]
 pub enum Wait {
@@ -38,6 +41,15 @@ pub enum Wait {
         until: u64,
         /// The requests that the pause holds back.
         paused: Paused,
+    },
+    /// The next request, which has not begun or has done nothing, waits because its keys are about to move to another
+    /// node.
+    Moving {
+        /// The number of the publication by which it was checked
+        /// ([`Cluster::version`](crate::state::cluster::Cluster::version)).
+        version: u64,
+        /// When it is checked again at the latest.
+        until: u64,
     },
     /// The next request, which has not begun, waits for space in the log's queue.
     Log,
@@ -66,6 +78,13 @@ pub enum Wait {
     },
 }
 
+impl Wait {
+    /// The wait for the end of a move, of a request that was checked by this publication.
+    pub(crate) fn moving(version: u64, now: u64) -> Wait {
+        Wait::Moving { version, until: now + MOVING_MS }
+    }
+}
+
 /// How safe a record must be before a wait ends, and which command asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -92,6 +111,16 @@ impl Client {
         self.wait.as_ref()
     }
 
+    /// Lets the request be run again, because its keys are about to move. It must have done nothing.
+    pub(crate) fn wait_for_move(&mut self, version: u64, now: u64) {
+        self.begin_wait(Wait::moving(version, now));
+    }
+
+    /// Whether the last request must be run again.
+    pub(crate) fn must_run_again(&self) -> bool {
+        matches!(self.wait, Some(Wait::Moving { .. }))
+    }
+
     /// Begins a wait. The command's reply follows when the wait ends.
     pub fn begin_wait(&mut self, wait: Wait) {
         let waiting = match wait {
@@ -99,6 +128,7 @@ impl Client {
             Wait::Element { .. } => return self.wait = Some(wait),
             Wait::Key { .. } => WAITS,
             Wait::Pause { .. }
+            | Wait::Moving { .. }
             | Wait::Log
             | Wait::Script { .. }
             | Wait::Safe { .. }

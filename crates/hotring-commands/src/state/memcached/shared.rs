@@ -70,12 +70,14 @@ impl Shared {
     pub fn flush_if_due(&self, store: &mut Session, pause: &ClientPause, now: u64) -> bool {
         // ORDERING: Acquire pairs with the Release in `flush`: a thread that finds the flush done writes after it.
         let at = self.flush_at.load(Ordering::Acquire);
-        let clear = || {
-            clear(store);
-            // A replica is flushed by its primary.
-            let _ = store.take_refused();
-        };
-        at != 0 && at <= now && !self.flush(at, pause.lasts(now).is_some(), clear)
+        at != 0 && at <= now && {
+            let is_held_back = pause.lasts(now).is_some() || is_moving(store);
+            !self.flush(at, is_held_back, || {
+                clear(store);
+                // A replica is flushed by its primary.
+                let _ = store.take_refused();
+            })
+        }
     }
 
     /// Performs the flush; false if a pause holds it back. If several threads call this at the same time, one of them
@@ -113,6 +115,12 @@ impl Shared {
         *self.base.lock().unwrap_or_else(PoisonError::into_inner) = sums_since_start(threads);
         self.detail.reset();
     }
+}
+
+/// Whether keys are about to move to another node, so that not all may be removed now.
+#[cold]
+fn is_moving(store: &Session) -> bool {
+    store.is_displaced() || store.grounds().is_some_and(|grounds| grounds.is_holding())
 }
 
 /// Removes all keys of database 0, which holds memcached's keys.

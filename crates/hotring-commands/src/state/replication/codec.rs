@@ -13,7 +13,7 @@ const SET_MAX: u64 = 1024;
 
 /// Writes a message.
 #[derive(Default)]
-struct Out(Vec<u8>);
+pub(in crate::state) struct Out(pub(in crate::state) Vec<u8>);
 
 impl Out {
     fn bytes(mut self, bytes: &[u8]) -> Out {
@@ -21,7 +21,7 @@ impl Out {
         self
     }
 
-    fn byte(self, byte: u8) -> Out {
+    pub(in crate::state) fn byte(self, byte: u8) -> Out {
         self.bytes(&[byte])
     }
 
@@ -33,7 +33,7 @@ impl Out {
         self.bytes(&number.to_le_bytes())
     }
 
-    fn longs<const N: usize>(self, numbers: [u64; N]) -> Out {
+    pub(in crate::state) fn longs<const N: usize>(self, numbers: [u64; N]) -> Out {
         numbers.into_iter().fold(self, Out::long)
     }
 
@@ -56,7 +56,7 @@ impl Out {
 }
 
 /// Reads a message. Each method returns None if the bytes do not fit.
-struct In<'a>(&'a [u8]);
+pub(in crate::state) struct In<'a>(pub(in crate::state) &'a [u8]);
 
 impl<'a> In<'a> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -77,7 +77,7 @@ impl<'a> In<'a> {
         }
     }
 
-    fn long(&mut self) -> Option<u64> {
+    pub(in crate::state) fn long(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
 
@@ -107,7 +107,7 @@ impl<'a> In<'a> {
     }
 
     /// The value, if nothing is left.
-    fn end<T>(&self, value: T) -> Option<T> {
+    pub(in crate::state) fn end<T>(&self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }
 }

@@ -84,6 +84,8 @@ pub struct Replication {
     started: Duration,
     /// The time up to which clients may be answered, in milliseconds since `started`; the maximum without a limit.
     answers_until: Arc<AtomicU64>,
+    /// The epoch in which this node is primary, see [`Roles::leads_in`].
+    leads_in: Arc<AtomicU64>,
     /// What writes get, as a [`Writes`].
     writes: AtomicU8,
     /// Tells the thread of the links that the machine has something for it.
@@ -122,6 +124,7 @@ impl Replication {
             is_replica: AtomicBool::new(is_replica),
             started,
             answers_until: roles.answers_until.clone(),
+            leads_in: roles.leads_in.clone(),
             writes: AtomicU8::new(roles.writes() as u8),
             work: Notify::new(),
             asks,
@@ -179,6 +182,22 @@ impl Replication {
                 now.as_millis() < u128::from(until)
             }
         }
+    }
+
+    /// Whether this server is primary in this epoch, as the record of its shard has it. A record of an earlier epoch
+    /// may be older than a transaction of the primary before, which gave slots away. Without records any epoch will do.
+    #[inline]
+    pub(crate) fn leads_in(&self, epoch: Epoch) -> bool {
+        // ORDERING: Relaxed, see `Roles::publish`.
+        let leads_in = self.leads_in.load(Ordering::Relaxed);
+        leads_in == epoch.0 || leads_in == u64::MAX
+    }
+
+    /// The epoch in which this node of a cluster is primary.
+    pub fn led_epoch(&self) -> Option<Epoch> {
+        // ORDERING: Relaxed, see `Roles::publish`.
+        let epoch = self.leads_in.load(Ordering::Relaxed);
+        (epoch != 0 && epoch != u64::MAX && !self.is_replica()).then_some(Epoch(epoch))
     }
 
     /// Waits until the machine has something for the thread of the links.

@@ -70,6 +70,8 @@ pub struct Roles {
     failover: Option<FailoverEnd>,
     /// The time up to which clients may be answered, in milliseconds since `started`; the maximum without a limit.
     pub(super) answers_until: Arc<AtomicU64>,
+    /// The epoch in which this node of a cluster is primary, 0 while it is not; the maximum without records.
+    pub(super) leads_in: Arc<AtomicU64>,
     /// What the link of this replica must do.
     pub(super) link_work: LinkWork,
     /// The machines' requests, if records say who is primary.
@@ -99,6 +101,7 @@ impl Roles {
             tasks: Vec::new(),
             failover: None,
             answers_until: Arc::new(AtomicU64::new(if records.is_some() { 0 } else { u64::MAX })),
+            leads_in: Arc::new(AtomicU64::new(if records.is_some() { 0 } else { u64::MAX })),
             link_work: LinkWork::default(),
             records,
         }
@@ -481,6 +484,13 @@ impl Roles {
         let until = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         // ORDERING: Relaxed; nothing else is read through it, and whoever reads an older one stops earlier.
         self.answers_until.store(until, Ordering::Relaxed);
+        let epoch = match &self.role {
+            _ if !self.is_recorded() => u64::MAX,
+            Role::Primary(primary) if primary.is_serving() => primary.epoch().0,
+            _ => 0,
+        };
+        // ORDERING: Relaxed, as above.
+        self.leads_in.store(epoch, Ordering::Relaxed);
     }
 
     fn send(&self, to: NodeId, message: ToReplica) {

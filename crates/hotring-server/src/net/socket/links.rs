@@ -7,6 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Socket, Thread};
 use crate::tasks::cluster::connect::serve_coordinator;
+use crate::tasks::cluster::moves;
 use crate::tasks::replicate::{feed, unless};
 use hotring_commands::state::client::{Client, Closing, KILLED, USERS_CHANGED};
 use hotring_commands::state::server::Server;
@@ -16,7 +17,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(super) async fn become_link(&mut self) {
         let client = &mut self.conversation.client;
         let (shared, becomes) = (client.shared.clone(), client.closing);
-        if !matches!(becomes, Some(Closing::BecomesLink(_) | Closing::BecomesCoordination)) {
+        if !matches!(
+            becomes,
+            Some(
+                Closing::BecomesLink(_)
+                    | Closing::BecomesCoordination
+                    | Closing::BecomesImport { .. }
+            )
+        ) {
             return;
         }
         let Thread { server, embedded, .. } = &*self.thread;
@@ -25,6 +33,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             match (becomes, embedded) {
                 (Some(Closing::BecomesLink(port)), _) => {
                     feed::serve(stream, server, &shared, port).await;
+                }
+                (Some(Closing::BecomesImport { id, from }), _) => {
+                    moves::serve(stream, server, &shared, id, from).await;
                 }
                 (Some(Closing::BecomesCoordination), Some(embedded)) => {
                     serve_coordinator(stream, server, &shared, embedded).await;

@@ -77,7 +77,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             Wait::Key { limit, .. } | Wait::Element { limit, .. } | Wait::Safe { limit, .. } => {
                 *limit
             }
-            Wait::Pause { .. } | Wait::Log | Wait::Script { .. } | Wait::Save { .. } => None,
+            Wait::Pause { .. }
+            | Wait::Moving { .. }
+            | Wait::Log
+            | Wait::Script { .. }
+            | Wait::Save { .. } => None,
         };
         let alarm = self.alarm.get_or_insert_with(|| Alarm::new(limit));
         let conversation = &*self.conversation;

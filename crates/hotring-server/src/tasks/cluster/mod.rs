@@ -14,6 +14,7 @@ pub(crate) mod connect;
 mod controller;
 pub(crate) mod farewell;
 pub(crate) mod identity;
+pub(crate) mod moves;
 mod registry;
 mod requests;
 mod succession;

@@ -3,7 +3,7 @@
 //! For each part it notes the last record *before* it reads, at a replica the last one that is applied. The link sends
 //! the stream up to that record, then the part, then the later records: so no key of the part is older than the records
 //! before it, and the records behind it bring every key up to date. Nothing of the stream is kept aside meanwhile. The
-//! keys of a divergent tail are sent the same way.
+//! keys of a divergent tail are sent the same way, and those of slots that move to another shard.
 
 use std::io;
 use std::sync::Arc;
@@ -38,8 +38,11 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Time between two looks whether records are applied.
 const APPLY_PAUSE: Duration = Duration::from_millis(1);
 
+/// Says which keys a copy has.
+pub(in crate::tasks) type Wanted = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
 /// What the link must send next.
-pub(super) enum Item {
+pub(in crate::tasks) enum Item {
     /// The copy begins: the stream goes on behind this record, and about this many keys follow.
     Begin(Lsn, u64),
     /// A part, behind the stream up to this record.
@@ -50,9 +53,12 @@ pub(super) enum Item {
     Failed(String),
 }
 
-/// Starts a copy.
-pub(super) fn start(server: &Arc<Server>) -> Result<Receiver<Item>, LinkError> {
-    start_with(server, walk)
+/// Starts a copy of all keys, or of those that are wanted. Their records must be selected from the stream likewise.
+pub(in crate::tasks) fn start(
+    server: &Arc<Server>,
+    wanted: Option<Wanted>,
+) -> Result<Receiver<Item>, LinkError> {
+    start_with(server, move |server, items| walk(server, items, wanted))
 }
 
 /// Starts to send the present state of these keys, which the replica has named.
@@ -79,7 +85,11 @@ fn start_with(
 }
 
 /// Walks the store. Fails without a reason if the link is gone.
-fn walk(server: &Server, items: &Sender<Item>) -> Result<(), Option<String>> {
+fn walk(
+    server: &Server,
+    items: &Sender<Item>,
+    wanted: Option<Wanted>,
+) -> Result<(), Option<String>> {
     let mut session = begin(server);
     let after = {
         // The copy is taken for the stream in the epoch of its link. An epoch that is applied at a replica before the
@@ -88,10 +98,14 @@ fn walk(server: &Server, items: &Sender<Item>) -> Result<(), Option<String>> {
         position(&session)?
     };
     send(items, Item::Begin(after, server.store.len() as u64))?;
-    let mut hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, |_| true);
+    let mut hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, server.shows());
     // The walk begins in place 0.
     hot.retain(|hot| session.database_id_of(hot.database) == 0);
-    let mut walk = SnapshotWalk::new(hot.into_iter().map(|hot| hot.key).collect());
+    let hot = hot.into_iter().map(|hot| hot.key).collect();
+    let mut walk = match wanted {
+        Some(wanted) => SnapshotWalk::of_some(hot, move |key| wanted(key)),
+        None => SnapshotWalk::new(hot),
+    };
     let mut parts = Parts::default();
     let mut pace = Pace::new();
     loop {
@@ -278,7 +292,7 @@ mod tests {
         let server =
             Arc::new(Server::new(Parts::unconnected(Default::default(), Config::default())));
         let applying = server.replication.lock_applying();
-        let mut items = start(&server).unwrap();
+        let mut items = start(&server, None).unwrap();
         std::thread::sleep(Duration::from_millis(100));
         assert!(matches!(items.try_recv(), Err(TryRecvError::Empty)), "an epoch may be beginning");
         drop(applying);

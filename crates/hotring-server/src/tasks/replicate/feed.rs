@@ -17,13 +17,14 @@ use hotring_commands::state::replication::attached::{Attached, Progress, Stage};
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::server::Server;
 use hotring_log::wire::{Frame, Kind};
-use hotring_log::{Backlog, Chunk, Log, Lsn, Tail, TailError, first_record};
+use hotring_log::{Backlog, Log, Lsn, first_record};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::LinkError;
 use super::copy::{self, Item};
 use super::frames::{Receiver, Sender};
+use super::stream::{self, Stream};
 
 /// Most bytes by which a replica names keys: a replica that needs more copies everything.
 const NAMES_MAX: usize = 64 << 20;
@@ -77,13 +78,10 @@ async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let sending = Feeder {
         server,
         sender,
-        log: log.clone(),
-        backlog,
+        stream: Stream::new(server.clone(), log.clone(), backlog),
         inbox,
         names,
         progress,
-        sent: 0,
-        older: None,
         copy: None,
     };
     let receiving = Inlet { receiver, server, node, asked, names: Vec::new() };
@@ -193,16 +191,11 @@ impl<R: AsyncRead + Unpin> Inlet<'_, R> {
 struct Feeder<'a, W> {
     server: &'a Arc<Server>,
     sender: Sender<W>,
-    log: Arc<Log>,
-    backlog: Arc<Backlog>,
+    stream: Stream,
     inbox: UnboundedReceiver<ToReplica>,
     /// Names of keys whose state the replica needs.
     names: mpsc::Receiver<Vec<u8>>,
     progress: Arc<Progress>,
-    /// The last record that was sent.
-    sent: Lsn,
-    /// The place in the log's files from which the stream is sent while the backlog does not reach back so far.
-    older: Option<Tail>,
     copy: Option<mpsc::Receiver<Item>>,
 }
 
@@ -212,9 +205,7 @@ enum Next {
     Item(Item),
     /// The replica has named keys.
     Keys(Vec<u8>),
-    Chunk(Arc<Chunk>),
-    /// The backlog does not have the next records.
-    Older,
+    Stream(stream::Next),
 }
 
 impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
@@ -228,8 +219,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
                     self.progress.reach(Stage::Copying);
                     self.copy = Some(copy::start_keys(self.server, names)?);
                 }
-                Next::Chunk(chunk) => self.send_chunk(&chunk, Lsn::MAX).await?,
-                Next::Older => self.send_older(Lsn::MAX).await?,
+                Next::Stream(next) => self.send_next(next, Lsn::MAX).await?,
             }
             self.sender.flush().await?;
         }
@@ -248,7 +238,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
         match answer.course {
             // The replica itself asks for what a repair needs.
             Course::Continue(after) | Course::Repair(after) => {
-                self.sent = after;
+                self.stream.sent = after;
                 self.progress.reach(Stage::Online);
                 // ORDERING: Relaxed, a figure.
                 self.server.replication.counts.partial.fetch_add(1, Ordering::Relaxed);
@@ -256,7 +246,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             Course::FullCopy => {
                 // ORDERING: Relaxed, a figure.
                 self.server.replication.counts.full.fetch_add(1, Ordering::Relaxed);
-                self.copy = Some(copy::start(self.server)?);
+                self.copy = Some(copy::start(self.server, None)?);
             }
         }
         Ok(())
@@ -282,16 +272,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
         if let Poll::Ready(Some(names)) = self.names.poll_recv(cx) {
             return Poll::Ready(Ok(Next::Keys(names)));
         }
-        self.poll_stream(cx).map(Ok)
-    }
-
-    /// Ready with what follows the last record that was sent.
-    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
-        if self.older.as_ref().is_some_and(Tail::is_within) {
-            return Poll::Ready(Next::Older);
-        }
-        let chunk = self.backlog.poll_after(self.sent, cx.waker());
-        chunk.map(|chunk| chunk.map_or(Next::Older, Next::Chunk))
+        self.stream.poll(cx).map(|next| Ok(Next::Stream(next)))
     }
 
     async fn send_message(&mut self, message: &ToReplica) -> io::Result<()> {
@@ -304,7 +285,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             Item::Begin(after, keys) => {
                 // In vain if an epoch has ended the link meanwhile.
                 self.check_attached()?;
-                self.sent = after;
+                self.stream.sent = after;
                 let numbers = [after.to_le_bytes(), keys.to_le_bytes()].concat();
                 self.sender.send(Kind::CopyBegin, [&numbers[..]]).await?;
             }
@@ -329,14 +310,9 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
 
     /// Sends the stream up to this record, and not further.
     async fn send_stream(&mut self, upto: Lsn) -> Result<(), LinkError> {
-        if self.log.written() < upto {
-            self.log.wake_for_waiter();
-        }
-        while self.sent < upto {
-            match poll_fn(|cx| self.poll_stream(cx)).await {
-                Next::Chunk(chunk) => self.send_chunk(&chunk, upto).await?,
-                _ => self.send_older(upto).await?,
-            }
+        while self.stream.sent < upto {
+            let next = self.stream.next(upto).await;
+            self.send_next(next, upto).await?;
         }
         Ok(())
     }
@@ -350,42 +326,25 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
         }
     }
 
-    /// Sends a piece of the stream from the log's files.
-    async fn send_older(&mut self, upto: Lsn) -> Result<(), LinkError> {
-        let gone = || LinkError::Peer("the next records are no longer in the backlog".to_string());
-        let files = self.server.persist.durability.snapshots().ok_or_else(gone)?;
-        let (storage, sent) = (files.storage.clone(), self.sent);
-        let upto = upto.min(self.log.written());
-        let older = self.older.take().filter(|older| older.last() == sent);
-        let read = tokio::task::spawn_blocking(move || {
-            let mut older = older.map_or_else(|| Tail::behind(storage, sent), Ok)?;
-            older.read(upto).map(|bytes| (older, bytes))
-        });
-        let read =
-            read.await.map_err(|_| LinkError::Peer("reading the log panicked".to_string()))?;
-        // A file that is being cut is no damage: the cut has ended this connection.
-        self.check_attached()?;
-        let (older, bytes) = read.map_err(|why| {
-            if !matches!(why, TailError::Gone) {
-                tracing::error!("a replica's records cannot be read from the log: {why}");
-                self.server.replication.note_unreadable(sent + 1);
+    /// Sends what follows, up to this record.
+    async fn send_next(&mut self, next: stream::Next, upto: Lsn) -> Result<(), LinkError> {
+        match next {
+            stream::Next::Chunk(chunk) => {
+                self.check_attached()?;
+                let last = chunk.last().min(upto);
+                self.sender.send(Kind::Records, chunk.pieces(self.stream.sent, last)).await?;
+                self.stream.pass(&chunk, upto);
             }
-            LinkError::Peer(why.to_string())
-        })?;
-        self.sent = older.last();
-        self.older = Some(older);
-        if !bytes.is_empty() {
-            self.sender.send(Kind::Records, [&bytes[..]]).await?;
+            stream::Next::Older => {
+                let read = self.stream.read_older(upto).await?;
+                // A file that is being cut is no damage: the cut has ended this connection.
+                self.check_attached()?;
+                let bytes = self.stream.take_older(read)?;
+                if !bytes.is_empty() {
+                    self.sender.send(Kind::Records, [&bytes[..]]).await?;
+                }
+            }
         }
-        Ok(())
-    }
-
-    /// Sends the rest of a chunk, up to this record.
-    async fn send_chunk(&mut self, chunk: &Chunk, upto: Lsn) -> Result<(), LinkError> {
-        self.check_attached()?;
-        let last = chunk.last().min(upto);
-        self.sender.send(Kind::Records, chunk.pieces(self.sent, last)).await?;
-        (self.sent, self.older) = (last, None);
         Ok(())
     }
 }

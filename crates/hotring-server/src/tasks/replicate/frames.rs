@@ -11,19 +11,19 @@ use super::LinkError;
 const READ_LEN: usize = BODY_MAX + FRAME_HEAD_LEN;
 
 /// The sending side of a link.
-pub(super) struct Sender<W> {
+pub(in crate::tasks) struct Sender<W> {
     stream: W,
     frames: FrameWriter,
     buffer: Vec<u8>,
 }
 
 impl<W: AsyncWrite + Unpin> Sender<W> {
-    pub(super) fn new(stream: W) -> Self {
+    pub(in crate::tasks) fn new(stream: W) -> Self {
         Sender { stream, frames: FrameWriter::default(), buffer: Vec::new() }
     }
 
     /// Sends a message of these bytes, in as many frames as it needs.
-    pub(super) async fn send<'b>(
+    pub(in crate::tasks) async fn send<'b>(
         &mut self,
         kind: Kind,
         pieces: impl IntoIterator<Item = &'b [u8]>,
@@ -55,13 +55,13 @@ impl<W: AsyncWrite + Unpin> Sender<W> {
         }
     }
 
-    pub(super) async fn flush(&mut self) -> io::Result<()> {
+    pub(in crate::tasks) async fn flush(&mut self) -> io::Result<()> {
         self.stream.flush().await
     }
 }
 
 /// The receiving side of a link. It holds one frame at most, and grows only by bytes that have arrived.
-pub(super) struct Receiver<R> {
+pub(in crate::tasks) struct Receiver<R> {
     stream: R,
     frames: FrameReader,
     buffer: Vec<u8>,
@@ -70,12 +70,12 @@ pub(super) struct Receiver<R> {
 }
 
 impl<R: AsyncRead + Unpin> Receiver<R> {
-    pub(super) fn new(stream: R) -> Self {
+    pub(in crate::tasks) fn new(stream: R) -> Self {
         Receiver { stream, frames: FrameReader::default(), buffer: Vec::new(), at: 0 }
     }
 
     /// The next frame that has arrived completely, if there is one.
-    pub(super) fn next(&mut self) -> Result<Option<Frame<'_>>, LinkError> {
+    pub(in crate::tasks) fn next(&mut self) -> Result<Option<Frame<'_>>, LinkError> {
         let bad = |error: hotring_log::wire::BadFrame| LinkError::Peer(error.to_string());
         let found = self.frames.read(&self.buffer[self.at..]).map_err(bad)?;
         Ok(found.map(|(frame, len)| {
@@ -85,7 +85,7 @@ impl<R: AsyncRead + Unpin> Receiver<R> {
     }
 
     /// Waits for more bytes. May be dropped at any time without losing some.
-    pub(super) async fn fill(&mut self) -> Result<(), LinkError> {
+    pub(in crate::tasks) async fn fill(&mut self) -> Result<(), LinkError> {
         self.buffer.drain(..self.at);
         self.at = 0;
         if self.buffer.capacity() - self.buffer.len() < READ_LEN / 2 {

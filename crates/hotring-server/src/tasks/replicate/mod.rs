@@ -8,15 +8,16 @@
 //! The state that others see is in `hotring_commands::state::replication`.
 
 mod apply;
-mod copy;
+pub(in crate::tasks) mod copy;
 pub(crate) mod dial;
 pub(crate) mod feed;
 mod follow;
-mod frames;
+pub(in crate::tasks) mod frames;
 pub(crate) mod greet;
 mod redis;
 mod repair;
 mod seed;
+pub(in crate::tasks) mod stream;
 
 use std::fmt;
 use std::future::{Future, poll_fn};

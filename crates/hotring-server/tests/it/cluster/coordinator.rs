@@ -1,12 +1,12 @@
 //! A coordinator on a thread of its own, and the doors by which nodes reach it. A door can be shut.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotring_cluster::Revision;
-use hotring_cluster::directory::Directory;
+use hotring_cluster::directory::{Directory, SLOT_TABLE};
 use hotring_coordinator::{
     Coordinator, Embedded, Failure, Lease, LeaseId, Outcome, Reply, Snapshot, Transaction, Watch,
 };
@@ -44,6 +44,10 @@ impl Keeper {
             is_shut: Arc::default(),
             panics: AtomicBool::default(),
             loses: AtomicBool::default(),
+            are_late: Arc::default(),
+            before: Mutex::default(),
+            at_commit: Mutex::default(),
+            commits: Arc::default(),
             granted: Mutex::default(),
         }))
     }
@@ -101,6 +105,28 @@ impl Door {
         self.0.loses.store(true, Ordering::Relaxed);
     }
 
+    /// From here on, or no longer, the node's watches show nothing.
+    pub fn delay_watches(&self, are_late: bool) {
+        // ORDERING: Relaxed, as above.
+        self.0.are_late.store(are_late, Ordering::Relaxed);
+    }
+
+    /// This transaction comes just before the node's next change of a shard's record.
+    pub fn before_next_claim(&self, transaction: Transaction) {
+        *self.0.before.lock().unwrap() = Some(transaction);
+    }
+
+    /// This becomes of the node's next change of the table of slots.
+    pub fn at_next_commit(&self, at_commit: AtCommit) {
+        *self.0.at_commit.lock().unwrap() = Some(at_commit);
+    }
+
+    /// How many changes of the table of slots the node has sent.
+    pub fn commits(&self) -> usize {
+        // ORDERING: Relaxed, as above.
+        self.0.commits.load(Ordering::Relaxed)
+    }
+
     /// The leases that the node got.
     pub fn granted(&self) -> Vec<LeaseId> {
         self.0.granted.lock().unwrap().clone()
@@ -111,11 +137,28 @@ impl Door {
     }
 }
 
+/// What becomes of a change of the table of slots.
+#[derive(Clone, Copy, Debug)]
+pub enum AtCommit {
+    /// It takes effect, and its answer is lost.
+    Lost,
+    /// It has no answer, and takes effect some time later.
+    Late,
+    /// Its answer never comes, and it never takes effect.
+    Before,
+    /// Its answer never comes, and it takes effect.
+    Behind,
+}
+
 struct Shut {
     embedded: Embedded,
     is_shut: Arc<AtomicBool>,
     panics: AtomicBool,
     loses: AtomicBool,
+    are_late: Arc<AtomicBool>,
+    before: Mutex<Option<Transaction>>,
+    at_commit: Mutex<Option<AtCommit>>,
+    commits: Arc<AtomicUsize>,
     granted: Mutex<Vec<LeaseId>>,
 }
 
@@ -138,6 +181,7 @@ impl Shut {
 /// Passes changes on while the door is open.
 async fn pass_on(
     door: Arc<AtomicBool>,
+    are_late: Arc<AtomicBool>,
     mut from: Watch,
     to: mpsc::Sender<hotring_coordinator::Changed>,
 ) {
@@ -145,6 +189,11 @@ async fn pass_on(
         // ORDERING: Relaxed, as above.
         if door.load(Ordering::Relaxed) || to.is_closed() {
             return;
+        }
+        // ORDERING: Relaxed, as above.
+        if are_late.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
         }
         match tokio::time::timeout(Duration::from_millis(20), from.recv()).await {
             Ok(Some(changed)) => drop(to.send(changed).await),
@@ -164,8 +213,44 @@ impl Coordinator for Shut {
         assert!(!self.panics.swap(false, Ordering::Relaxed), "the planted panic");
         // ORDERING: Relaxed, as above.
         let loses = self.loses.swap(false, Ordering::Relaxed);
+        let mut changes = transaction.changes.iter();
+        let claims = changes.any(|change| change.name().starts_with("shards/"));
+        let before = claims.then(|| self.before.lock().unwrap().take()).flatten();
+        let mut changes = transaction.changes.iter();
+        let mut at_commit = None;
+        if changes.any(|change| change.name() == SLOT_TABLE) {
+            // ORDERING: Relaxed, as above.
+            self.commits.fetch_add(1, Ordering::Relaxed);
+            at_commit = self.at_commit.lock().unwrap().take();
+        }
         let done = self.pass(self.embedded.transact(transaction));
         Box::pin(async move {
+            let unknown = || Err(Failure::Unknown("the answer is lost".to_string()));
+            match at_commit {
+                None => {}
+                Some(AtCommit::Lost) => {
+                    done.await?;
+                    return unknown();
+                }
+                Some(AtCommit::Late) => {
+                    let (embedded, transaction) = (self.embedded.clone(), transaction.clone());
+                    std::thread::spawn(move || {
+                        std::thread::sleep(Duration::from_millis(150));
+                        let runtime = tokio::runtime::Builder::new_current_thread();
+                        let runtime = { runtime }.enable_all().build().unwrap();
+                        let _ = runtime.block_on(embedded.transact(&transaction));
+                    });
+                    return unknown();
+                }
+                Some(AtCommit::Before) => return std::future::pending().await,
+                Some(AtCommit::Behind) => {
+                    done.await?;
+                    return std::future::pending().await;
+                }
+            }
+            if let Some(before) = before {
+                self.embedded.transact(&before).await?;
+            }
             match done.await {
                 Ok(_) if loses => Err(Failure::Unknown("the answer is lost".to_string())),
                 done => done,
@@ -194,7 +279,7 @@ impl Coordinator for Shut {
         Box::pin(async move {
             let from = self.pass(self.embedded.watch(after)).await?;
             let (to, watch) = mpsc::channel(16);
-            tokio::spawn(pass_on(self.is_shut.clone(), from, to));
+            tokio::spawn(pass_on(self.is_shut.clone(), self.are_late.clone(), from, to));
             Ok(watch)
         })
     }

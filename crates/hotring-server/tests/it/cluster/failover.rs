@@ -2,6 +2,9 @@
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
+use hotring_cluster::directory::{SLOT_TABLE, slots_value};
+use hotring_cluster::slot_of;
+
 use super::*;
 use crate::differential::Redis;
 
@@ -111,6 +114,35 @@ fn a_primary_that_lost_nothing_goes_on_after_a_restart() {
     assert_eq!((&role(&one)[..], &role(&other)[..]), ("master", "slave"));
     wait_for("the replica is back", || all_in_sync(&keeper.directory()));
     write(&one, 100..200);
+}
+
+/// A primary gave slots away and died. Its successor, which was itself after a restart, had read the table before that,
+/// and answered with values that the new owner had replaced.
+#[test]
+fn a_new_primary_answers_nothing_by_an_old_table() {
+    let (keeper, mut one, _other) = pair("table", Some(AckWhen::Written));
+    write(&one, 0..10);
+    one.kill();
+    let mut owners = keeper.directory().owners;
+    owners.give(slot_of(b"k3"), 1);
+    let table = Change::Put { name: SLOT_TABLE.into(), value: slots_value(&owners), lease: None };
+    one.door = keeper.door();
+    one.door.delay_watches(true);
+    one.door.before_next_claim(Transaction { expect: Vec::new(), changes: vec![table] });
+    let before = keeper.directory().shards[&0].1.epoch;
+    one.start_by_its_door();
+    wait_for("it has the role", || keeper.directory().shards[&0].1.epoch > before);
+    let mut wire = one.wire();
+    let began = Instant::now();
+    while began.elapsed() < LEASE / 2 {
+        let reply = wire.say("GET k3");
+        assert!(matches!(&reply, Reply::Error(why) if why.contains("CLUSTERDOWN")), "{reply:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    one.door.delay_watches(false);
+    wait_for("it has the table", || wire.say("GET k4") == Reply::Bulk(b"4".into()));
+    let reply = wire.say("GET k3");
+    assert!(matches!(&reply, Reply::Error(why) if why.contains("not served")), "{reply:?}");
 }
 
 /// After a power cut a log that is synced each second may lack what was acknowledged, even if all seems to be there.

@@ -4,6 +4,7 @@
 
 mod coordinator;
 mod failover;
+mod moves;
 mod registry;
 
 use std::time::{Duration, Instant};
@@ -52,6 +53,11 @@ impl Node {
     /// Starts the node, at the address that it had before.
     fn start(&mut self, keeper: &Keeper) {
         self.door = keeper.door();
+        self.start_by_its_door();
+    }
+
+    /// The same, with the door that it has.
+    fn start_by_its_door(&mut self) {
         let settings = self.log.map(|when| self.folder.log(when));
         let listen = format!("127.0.0.1:{}", self.port);
         let change = |config: &mut Config| {

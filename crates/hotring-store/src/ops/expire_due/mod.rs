@@ -3,6 +3,8 @@
 use crate::changes::remove_expired;
 use crate::container::due_of_value;
 use crate::expired::Gone;
+use crate::grounds::Standing;
+use crate::logged::Logged;
 use crate::session::Session;
 use crate::sync::Arc;
 use crate::wheel::{SHARDS, Taken, Wheels};
@@ -12,6 +14,8 @@ use hotring_log::Effect;
 const STEPS: usize = 512;
 /// Items that the walk over all items visits in one call.
 const WALK_ITEMS: usize = 512;
+/// Milliseconds after which a key is looked at again that is hidden, or held while it moves.
+const MOVING_PAUSE: u64 = 250;
 
 /// The result of [`Session::expire_due`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,6 +125,11 @@ impl Session {
                 if mode.is_replica() {
                     return removed;
                 }
+                if !may_expire(&self.logged, &key) {
+                    drop(writing);
+                    wheels.enter_again(taken, now + MOVING_PAUSE, now);
+                    return removed;
+                }
                 // The record must come before that of a later write of the key.
                 let is_logged = mode.is_followed();
                 let is_ordered = is_logged && !writing.is_held();
@@ -153,6 +162,9 @@ impl Session {
                 removed += 1;
                 // Outside of the gate, because there may be many keys to report.
                 self.report_expired(&mut *f);
+            } else if with_fields.as_ref().is_some_and(|key| !may_expire(&self.logged, key)) {
+                wheels.enter_again(taken, now + MOVING_PAUSE, now);
+                return removed;
             } else if let Some(key) = with_fields {
                 // The new entry takes care of the remaining fields, and of the next expiry.
                 let at = if self.remove_due_fields(&key, now, false) { now } else { now + 1 };
@@ -197,6 +209,13 @@ impl Session {
             })
         });
     }
+}
+
+/// Whether the key is open, so that it may be removed. Within the gate the answer lasts.
+fn may_expire(logged: &Logged, key: &[u8]) -> bool {
+    // Without a cluster this is one comparison.
+    logged.modes.get().version() == 0
+        || logged.grounds.get().is_none_or(|grounds| grounds.standing(key) == Standing::Open)
 }
 
 #[cfg(test)]

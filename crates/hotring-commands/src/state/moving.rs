@@ -1,0 +1,74 @@
+//! Slots that move: which of them the store holds, hides or fills, and the removal of keys that are no longer its own.
+//! Nothing here decides when: that is the business of whoever runs the machines of a move
+//! ([`hotring_cluster::moves`]).
+
+use hotring_cluster::SlotSet;
+use hotring_cluster::directory::MoveId;
+use hotring_log::Lsn;
+use hotring_store::{Forgotten, Session};
+
+use crate::state::cluster::{Held, Served};
+use crate::state::server::Server;
+
+impl Server {
+    /// Has the store obey the records as last published. To be called after each change of them, and regularly, but not
+    /// while the data is loading.
+    pub fn renew_grounds(&self, session: &mut Session) {
+        let (Some(cluster), follows) = (&self.cluster, self.replication.is_replica()) else {
+            return;
+        };
+        if cluster.needs_other_grounds(session.grounds().as_deref(), follows) {
+            self.change_grounds(session, |_| ());
+        }
+    }
+
+    /// Has the requests for slots of a move wait, or with None no longer. Returns the last record of the log at that
+    /// moment: with requests that wait, no write of these slots follows.
+    pub fn hold_slots(&self, id: MoveId, held: Option<Held>, session: &mut Session) -> Option<Lsn> {
+        self.change_grounds(session, |served| served.hold(id, held))
+    }
+
+    /// Lets the keys of a move come ([`hotring_store::Importer`]), or with None no longer: what has come is then hidden
+    /// until the table gives it to this shard, or it is forgotten.
+    pub fn import_slots(&self, id: MoveId, slots: Option<SlotSet>, session: &mut Session) {
+        self.change_grounds(session, |served| served.import(id, slots));
+    }
+
+    /// Removes hidden keys among about `count` from `cursor` on, but none that is coming and none that `is_kept`
+    /// accepts. The caller must have read in the coordinator's records, since it became primary, that the slots of all
+    /// others are not its shard's.
+    pub fn forget_some(
+        &self,
+        session: &mut Session,
+        cursor: u64,
+        count: usize,
+        is_kept: impl Fn(&[u8]) -> bool,
+    ) -> Forgotten {
+        if let Some(cluster) = &self.cluster {
+            cluster.note_forgetting(session.grounds_version());
+        }
+        session.forget_some(cursor, count, is_kept)
+    }
+
+    /// Whether clients may see a key, by what the store serves now: for lists that were made before.
+    pub fn shows(&self) -> impl Fn(&[u8]) -> bool + use<> {
+        let grounds = self.store.grounds();
+        move |key| grounds.as_ref().is_none_or(|grounds| !grounds.hides(key))
+    }
+
+    fn change_grounds(
+        &self,
+        session: &mut Session,
+        change: impl FnOnce(&mut Served),
+    ) -> Option<Lsn> {
+        let cluster = self.cluster.as_ref()?;
+        let last = {
+            let _alone = cluster.lock_grounds();
+            let follows = self.replication.is_replica();
+            session.change_grounds(|version| cluster.make_grounds(version, follows, change))
+        };
+        // Requests that wait are checked again.
+        self.clients.all().iter().for_each(|client| client.wake());
+        last
+    }
+}

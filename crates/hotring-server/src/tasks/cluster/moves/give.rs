@@ -1,0 +1,254 @@
+//! The source's side of one move.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use hotring_cluster::Identity;
+use hotring_cluster::directory::{MoveId, Wanted};
+use hotring_cluster::moves::{
+    Ask, Attempt, GivenUp, Outcome, Outgoing, OutgoingAct as Act, Pace, ToTarget,
+};
+use hotring_commands::host::clock;
+use hotring_commands::state::cluster::Held;
+use hotring_log::Lsn;
+use hotring_store::Session;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+use super::link::{self, Left, News, Order};
+use super::{Reign, Shown, THREAD, ask_for};
+
+/// Time between two looks at the clock, and at what is left to send.
+const TICK: Duration = Duration::from_millis(5);
+
+/// What became of a request.
+type Answer = (u64, Outcome, Shown);
+
+/// Gives slots away. False if the records that were read do not allow it.
+pub(super) async fn give(reign: Rc<Reign>, id: MoveId, wanted: Wanted) -> bool {
+    tracing::info!(id, to = wanted.to, slots = %wanted.slots, "a move of slots to another shard begins");
+    reign.given.borrow_mut().insert(id, wanted.slots.clone());
+    let giver = Giver::new(reign, id, wanted);
+    giver.run().await
+}
+
+struct Giver {
+    reign: Rc<Reign>,
+    id: MoveId,
+    wanted: Wanted,
+    machine: Outgoing,
+    session: Session,
+    answers: (UnboundedSender<Answer>, UnboundedReceiver<Answer>),
+    link: Option<Link>,
+    /// What the last reading has shown.
+    shown: Shown,
+    /// Since when writes wait.
+    held: Option<Instant>,
+    end: Option<End>,
+}
+
+/// A connection to the target, which may be under way.
+struct Link {
+    orders: UnboundedSender<Order>,
+    news: UnboundedReceiver<News>,
+    left: Left,
+    /// The primary that the target had when the link began.
+    primary: Option<Identity>,
+}
+
+enum End {
+    Moved,
+    GivenUp(GivenUp),
+}
+
+/// Once the task ends the slots are served here, or sent elsewhere. After a panic it is unknown which of both.
+impl Drop for Giver {
+    fn drop(&mut self) {
+        self.reign.cluster().moves.note_attempt(self.machine.attempt().number);
+        if std::thread::panicking() {
+            return;
+        }
+        self.reign.given.borrow_mut().remove(&self.id);
+        self.release();
+    }
+}
+
+impl Giver {
+    fn new(reign: Rc<Reign>, id: MoveId, wanted: Wanted) -> Giver {
+        let before = Attempt { epoch: reign.epoch, number: reign.cluster().moves.attempts() };
+        let session = reign.server().store.session_named(THREAD);
+        let (machine, answers) =
+            (Outgoing::new(before, Pace::default()), mpsc::unbounded_channel());
+        let (link, shown, held, end) = (None, None, None, None);
+        Giver { reign, id, wanted, machine, session, answers, link, shown, held, end }
+    }
+
+    async fn run(mut self) -> bool {
+        loop {
+            self.carry_out();
+            if let Some(end) = self.end.take() {
+                return self.end(end).await;
+            }
+            self.hear().await;
+            self.machine.tick(self.reign.now());
+            if let Some(left) = self.link.as_ref().and_then(|link| link.left.get()) {
+                self.machine.left(self.reign.now(), left);
+            }
+        }
+    }
+
+    /// Waits for something to happen, and tells the machine.
+    async fn hear(&mut self) {
+        let (link, answers) = (&mut self.link, &mut self.answers.1);
+        let mut heard = None;
+        let mut answered = None;
+        let news = async {
+            match link {
+                Some(link) => heard = Some(link.news.recv().await),
+                None => std::future::pending().await,
+            }
+        };
+        let work = crate::tasks::replicate::unless(news, async {
+            answered = answers.recv().await;
+        });
+        _ = tokio::time::timeout(TICK, work).await;
+        if let Some((number, outcome, shown)) = answered {
+            if shown.is_some() {
+                self.shown = shown;
+            }
+            self.machine.outcome(self.reign.now(), number, outcome);
+        }
+        match heard {
+            Some(Some(News::Heard(message))) => self.machine.receive(self.reign.now(), message),
+            Some(Some(News::Lost(why))) => self.lose_link(&why.to_string()),
+            Some(None) => self.lose_link("its task has ended"),
+            None => self.look(),
+        }
+    }
+
+    /// Looks whether the link still leads to the target's primary, and whether the move is still wanted.
+    fn look(&mut self) {
+        let directory = self.reign.cluster().directory();
+        let primary = directory.shards.get(&self.wanted.to).map(|(_, shard)| shard.primary);
+        let found = directory.moves.get(&self.id).map(|(_, wanted)| wanted);
+        let Some(link) = &self.link else { return };
+        if link.primary != primary {
+            self.lose_link("the target has another primary");
+        } else if found != Some(&self.wanted) {
+            self.lose_link("the move is not wanted any more");
+        }
+    }
+
+    fn lose_link(&mut self, why: &str) {
+        tracing::info!(id = self.id, "the link of a move is lost: {why}");
+        self.link = None;
+        self.machine.link_lost(self.reign.now());
+    }
+
+    /// Does what the machine asks for.
+    fn carry_out(&mut self) {
+        loop {
+            let acts = self.machine.acts();
+            if acts.is_empty() {
+                return;
+            }
+            for act in acts {
+                self.act(act);
+            }
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Send(message) => {
+                if matches!(message, ToTarget::Open(_)) {
+                    self.begin_link();
+                }
+                self.order(Order::Send(message));
+            }
+            Act::Copy(_) => self.order(Order::Copy),
+            Act::EndCopy(_) => self.order(Order::EndCopy),
+            Act::HoldWrites => {
+                if let Some(last) = self.hold(false) {
+                    self.machine.held(last);
+                }
+            }
+            Act::HoldReads => _ = self.hold(true),
+            Act::Resume => self.release(),
+            Act::Ask(ask) => {
+                let about = (self.id, self.wanted.clone());
+                let answers = self.answers.0.clone();
+                let shown = match ask {
+                    Ask::Commit(..) => self.shown.take(),
+                    Ask::Read(_) => None,
+                };
+                ask_for(&self.reign, about, ask, shown, answers, |number, outcome, shown| {
+                    (number, outcome, shown)
+                });
+            }
+            Act::Redirect => self.end = Some(End::Moved),
+            Act::GiveUp(why) => self.end = Some(End::GivenUp(why)),
+        }
+    }
+
+    /// Lets writes of the slots wait, or reads as well. Returns the last change.
+    fn hold(&mut self, reads: bool) -> Option<Lsn> {
+        let held = Held { slots: self.wanted.slots.clone(), reads };
+        self.held.get_or_insert_with(clock::monotonic);
+        self.reign.server().hold_slots(self.id, Some(held), &mut self.session)
+    }
+
+    /// Lets them go on.
+    fn release(&mut self) {
+        self.held = None;
+        self.reign.server().hold_slots(self.id, None, &mut self.session);
+    }
+
+    /// Begins another link. Messages that the one before has not sent yet are of no use.
+    fn begin_link(&mut self) {
+        let (orders, orders_in) = mpsc::unbounded_channel();
+        let (news_out, news) = mpsc::unbounded_channel();
+        let left = Left::default();
+        let directory = self.reign.cluster().directory();
+        let primary = directory.shards.get(&self.wanted.to).map(|(_, shard)| shard.primary);
+        let about = (self.id, self.wanted.clone());
+        let link = link::connect(self.reign.clone(), about, orders_in, news_out, left.clone());
+        tokio::task::spawn_local(link);
+        self.link = Some(Link { orders, news, left, primary });
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(link) = &self.link {
+            // The machine hears of the end of a link as of any other news.
+            let _ = link.orders.send(order);
+        }
+    }
+
+    /// The move is over.
+    async fn end(mut self, end: End) -> bool {
+        self.link = None;
+        match end {
+            End::GivenUp(why) => {
+                tracing::info!(id = self.id, ?why, "a move of slots has ended without effect");
+                why == GivenUp::Cancelled
+            }
+            End::Moved => {
+                // What waits goes on only once it is sent elsewhere.
+                while self.is_named_owner() {
+                    _ = tokio::time::timeout(TICK, std::future::pending::<()>()).await;
+                }
+                let waited = self.held.map(|since| since.elapsed()).unwrap_or_default();
+                let (id, to) = (self.id, self.wanted.to);
+                tracing::info!(id, to, ?waited, "a move of slots is complete");
+                self.reign.soil();
+                true
+            }
+        }
+    }
+
+    /// Whether the table that this node knows still gives some of the slots to its shard.
+    fn is_named_owner(&self) -> bool {
+        let directory = self.reign.cluster().directory();
+        let mine = Some(self.reign.shard);
+        self.wanted.slots.iter().any(|slot| directory.owners.of(slot) == mine)
+    }
+}
