@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::directory::{
-    Directory, MoveId, SLOT_TABLE, Wanted, alive_name, leaving_name, move_name, move_value,
-    node_name, node_value, replacing_name, shard_name, shard_value,
+    Directory, MoveId, SLOT_TABLE, Wanted, alive_name, leaving_name, leaving_value, move_name,
+    move_value, node_name, node_value, replacing_name, shard_name, shard_value,
 };
 use crate::founding::{NotFounded, first_record};
 use crate::ids::NodeId;
@@ -133,7 +133,7 @@ pub(crate) fn place(
         transaction.expect.push((node_name(node), *revision));
     }
     transaction.changes.push(put(node_name(node), node_value(known)));
-    if directory.leaving.contains(&node) {
+    if directory.leaving.contains_key(&node) {
         transaction.changes.push(Change::Delete { name: leaving_name(node) });
     }
     Ok(())
@@ -190,7 +190,7 @@ pub fn leave(directory: &Directory, node: NodeId) -> Result<Transaction, Refused
         expect: vec![(shard_name(shard), revision)],
         changes: vec![
             put(shard_name(shard), shard_value(&record.without(node))),
-            put(leaving_name(node), b"{}".to_vec()),
+            put(leaving_name(node), leaving_value(record.epoch)),
         ],
     })
 }
@@ -266,7 +266,7 @@ pub fn end_shard(directory: &Directory, shard: ShardId) -> Result<Transaction, R
         return Err(Refused::Moves(shard, *id));
     }
     let nodes = record.replicas.iter().chain([&record.primary.node]);
-    let left = nodes.map(|node| put(leaving_name(*node), b"{}".to_vec()));
+    let left = nodes.map(|node| put(leaving_name(*node), leaving_value(record.epoch)));
     let ends = [shard_name(shard), replacing_name(shard)].map(|name| Change::Delete { name });
     Ok(Transaction {
         // Whoever wants a move to this shard meanwhile takes that number.
@@ -420,9 +420,9 @@ mod tests {
             (&now.shards[&0].1.replicas[..], now.shards[&0].1.in_sync.len()),
             (&[id(3)][..], 0)
         );
-        assert!(now.leaving.contains(&id(2)));
+        assert!(now.leaving.contains_key(&id(2)));
         assert!(make(join(&now, 0, &[id(2)]).unwrap(), &mut keeper));
-        assert!(!read(&keeper).leaving.contains(&id(2)));
+        assert!(!read(&keeper).leaving.contains_key(&id(2)));
         let kill = |keeper: &mut Keeper, n| {
             let changes = vec![Change::Delete { name: alive_name(id(n)) }];
             assert!(make(Transaction { expect: vec![], changes }, keeper));
@@ -471,6 +471,9 @@ mod tests {
         let (_, late) = want(&seen, &[wanted(0, 1, "5")]).unwrap();
         assert!(make(end_shard(&seen, 1).unwrap(), &mut keeper));
         assert!(!make(late, &mut keeper), "the target is gone");
-        assert!(read(&keeper).leaving.contains(&id(3)));
+        let seen = read(&keeper);
+        assert_eq!(seen.leaving[&id(3)], Epoch(8));
+        assert!(make(found_shard(&seen, 1, &[id(3)]).unwrap(), &mut keeper));
+        assert_eq!(read(&keeper).shards[&1].1.epoch, Epoch(9), "above those of shards that ended");
     }
 }

@@ -179,7 +179,8 @@ fn spare(directory: &Directory, shard: &Shard, dead: NodeId) -> Option<NodeId> {
     };
     let weight = |node| directory.node(node).map_or(0, |node| node.weight);
     let nodes = directory.nodes.keys().copied();
-    let idle = nodes.filter(|node| directory.is_idle(*node) && !directory.leaving.contains(node));
+    let idle =
+        nodes.filter(|node| directory.is_idle(*node) && !directory.leaving.contains_key(node));
     idle.min_by_key(|node| (beside(*node), Reverse(weight(*node)), *node))
 }
 

@@ -9,11 +9,11 @@
 //!   moves/ID     {"from":1,"to":2,"slots":..}  slots that are to change their owner, until they have
 //!   controller   {"node":".."}                  the node that repairs shards, under the lease that it keeps
 //!   replacing/N  {"dead":"..","spare":".."}     a replica of a shard that another one is to replace
-//!   leaving/ID   {}                             a node that an operator has drained: it gets no shard by itself
+//!   leaving/ID   {"epoch":7}                    a node that an operator has drained: it gets no shard by itself
 //! ```
 //! The values are JSON, so that an operator can read them with the coordinator's own tools.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -86,8 +86,8 @@ pub struct Directory {
     pub controller: Option<(Revision, NodeId)>,
     /// The shards with a replica that is being replaced.
     pub replacing: BTreeMap<ShardId, (Revision, Replacing)>,
-    /// The nodes that get no shard by themselves.
-    pub leaving: BTreeSet<NodeId>,
+    /// The nodes that get no shard by themselves, with the epoch of their last one.
+    pub leaving: BTreeMap<NodeId, Epoch>,
 }
 
 /// A record that cannot be read. Its cluster must not be changed before an operator has looked at it.
@@ -144,6 +144,11 @@ struct ReplacingText {
 }
 
 #[derive(Serialize, Deserialize)]
+struct LeavingText {
+    epoch: u64,
+}
+
+#[derive(Serialize, Deserialize)]
 struct ClusterText {
     id: String,
 }
@@ -180,7 +185,7 @@ pub fn replacing_name(shard: ShardId) -> String {
     format!("replacing/{shard}")
 }
 
-/// The name of the record of a drained node. Its value is `{}`.
+/// The name of the record of a drained node.
 pub fn leaving_name(id: NodeId) -> String {
     format!("leaving/{id}")
 }
@@ -237,6 +242,11 @@ pub fn replacing_value(replacing: &Replacing) -> Vec<u8> {
     json(&ReplacingText { dead: dead.to_string(), spare: spare.to_string() })
 }
 
+/// The value of the record of a drained node: the epoch of its last shard.
+pub fn leaving_value(epoch: Epoch) -> Vec<u8> {
+    json(&LeavingText { epoch: epoch.0 })
+}
+
 /// The slots of each shard that has any.
 pub fn sets(owners: &Owners) -> BTreeMap<ShardId, SlotSet> {
     let mut of: BTreeMap<ShardId, Vec<Slot>> = BTreeMap::new();
@@ -285,7 +295,10 @@ impl Directory {
                 let (dead, spare) = (node_id(&text.dead)?, node_id(&text.spare)?);
                 self.replacing.insert(parse_number(number)?, (revision, Replacing { dead, spare }));
             }
-            Some(("leaving", id)) => _ = self.leaving.insert(node_id(id)?),
+            Some(("leaving", id)) => {
+                let text: LeavingText = parse(value)?;
+                self.leaving.insert(node_id(id)?, epoch(text.epoch)?);
+            }
             Some(("nodes", id)) => {
                 self.nodes.insert(node_id(id)?, (revision, parse(value)?));
             }
@@ -353,13 +366,14 @@ fn incarnation(text: &str) -> Result<Incarnation, String> {
     Incarnation::parse(text).ok_or_else(|| format!("'{text}' is no start: 16 hexadecimal digits"))
 }
 
+fn epoch(number: u64) -> Result<Epoch, String> {
+    let epoch = Some(Epoch(number)).filter(|&epoch| epoch < Epoch::MAX);
+    epoch.ok_or_else(|| format!("the epoch {number} is too high"))
+}
+
 fn shard_of(value: &[u8]) -> Result<Shard, String> {
     let text: ShardText = parse(value)?;
     let node = node_id(&text.primary)?;
-    let epoch = |number: u64| {
-        let epoch = Some(Epoch(number)).filter(|&epoch| epoch < Epoch::MAX);
-        epoch.ok_or_else(|| format!("the epoch {number} is too high"))
-    };
     Ok(Shard {
         epoch: epoch(text.epoch)?,
         promoted: epoch(text.promoted)?,
@@ -425,7 +439,7 @@ mod tests {
             ("later/thing".into(), 7, b"?".to_vec()),
             (CONTROLLER.into(), 8, controller_value(one)),
             (replacing_name(4), 9, replacing_value(&Replacing { dead: two, spare: one })),
-            (leaving_name(two), 10, b"{}".to_vec()),
+            (leaving_name(two), 10, leaving_value(Epoch(6))),
         ]
     }
 
@@ -449,7 +463,7 @@ mod tests {
         assert_eq!(directory.controller, Some((8, NodeId([1; 20]))));
         let replacing = Replacing { dead: NodeId([2; 20]), spare: NodeId([1; 20]) };
         assert_eq!(directory.replacing[&4], (9, replacing));
-        assert!(directory.leaving.contains(&NodeId([2; 20])));
+        assert_eq!(directory.leaving[&NodeId([2; 20])], Epoch(6));
     }
 
     #[test]

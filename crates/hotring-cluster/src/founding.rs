@@ -67,7 +67,8 @@ pub(crate) fn first_record(
     let (node, replicas) = nodes.split_first().ok_or(NotFounded::Empty(shard))?;
     let primary = Identity { node: *node, incarnation: directory.alive[node] };
     // Above every epoch that the nodes may have seen: they may have been in other shards, or in this one.
-    let highest = directory.shards.values().map(|(_, shard)| shard.epoch).max();
+    let present = directory.shards.values().map(|(_, shard)| shard.epoch);
+    let highest = present.chain(directory.leaving.values().copied()).max();
     let (epoch, replicas) = (highest.unwrap_or_default().next(), replicas.to_vec());
     Ok(Shard { epoch, promoted: epoch, primary, in_sync: Vec::new(), replicas })
 }

@@ -252,7 +252,8 @@ impl World {
             }
         }
         let end = self.read();
-        let has_spare = (1..=NODES).map(id).any(|n| end.is_idle(n) && !end.leaving.contains(&n));
+        let has_spare =
+            (1..=NODES).map(id).any(|n| end.is_idle(n) && !end.leaving.contains_key(&n));
         for (at, (_, shard)) in end.shards.iter().filter(|(_, (_, s))| end.is_alive(s.primary.node))
         {
             let dead = shard.replicas.iter().find(|node| !end.is_alive(**node));
@@ -335,7 +336,7 @@ fn counts_anew_after_a_return() {
         replaced,
         "another zone, then the strongest"
     );
-    directory.leaving.insert(id(9));
+    directory.leaving.insert(id(9), Epoch(1));
     let replaced = Some(Deed::Replace(0, Replacing { dead, spare: id(8) }));
     assert_eq!(look(&mut controller, 210, &directory), replaced, "9 was drained");
     // Another controller begins to count, and this one when it is that again.

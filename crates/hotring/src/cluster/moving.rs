@@ -157,8 +157,10 @@ fn take_back(records: &Records, which: &str, flags: &ArgMatches) -> Result<(), S
     }
     for id in ids {
         // It may be through by now.
-        if records.read()?.moves.contains_key(&id) {
-            change::change(records, |directory| cancel(directory, id))?;
+        match change::change(records, |directory| cancel(directory, id)) {
+            Err(why) if records.read()?.moves.contains_key(&id) => return Err(why),
+            Err(_) => println!("move {id} is through"),
+            Ok(()) => {}
         }
     }
     Ok(())

@@ -80,7 +80,7 @@ pub(super) fn find(directory: &Directory, text: &str) -> Result<NodeId, String> 
 /// The nodes that live, have no shard, and were not drained.
 pub(super) fn idle(directory: &Directory) -> Vec<NodeId> {
     let nodes = directory.nodes.keys().copied();
-    nodes.filter(|id| directory.is_idle(*id) && !directory.leaving.contains(id)).collect()
+    nodes.filter(|id| directory.is_idle(*id) && !directory.leaving.contains_key(id)).collect()
 }
 
 /// An error if moves are under way, since a plan begins with slots at rest.

@@ -49,7 +49,7 @@ fn text(directory: &Directory) -> String {
         if at == 0 {
             text.push_str("no shard\n");
         }
-        let was_drained = directory.leaving.contains(node);
+        let was_drained = directory.leaving.contains_key(node);
         write_node(&mut text, directory, *node, if was_drained { "drained" } else { "idle" });
     }
     for (id, (_, wanted)) in &directory.moves {
@@ -119,7 +119,7 @@ mod tests {
         (1..SLOTS).for_each(|slot| directory.owners.give(slot, 7));
         let slots = "5-9".parse().unwrap();
         directory.moves.insert(3, (1, Wanted { from: 7, to: 8, slots }));
-        directory.leaving.insert(id(5));
+        directory.leaving.insert(id(5), Epoch(5));
         directory.nodes.insert(id(5), directory.nodes[&id(4)].clone());
         directory.replacing.insert(7, (1, Replacing { dead: id(3), spare: id(4) }));
         let text = text(&directory);
