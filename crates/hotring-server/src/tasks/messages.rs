@@ -37,6 +37,16 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Pause before a link is tried again, or after a panic.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Time after which an idle link says something, so that the setting `timeout` of the other node does not end it. Less
+/// than the shortest one.
+const BEAT: Duration = Duration::from_millis(500);
+
+/// Longest time without an answer. What is published after that is lost, and waits for nothing.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// The request that a node answers with OK if it takes messages.
+const HELLO: &str = "HOTRING.DELIVER";
+
 /// Bytes of answers that are read at once.
 const ANSWERS_LEN: usize = 4 << 10;
 
@@ -157,7 +167,7 @@ async fn link(
     let config = server.settings.config();
     let mut stream = dial(&config, source).await?;
     log_in(&mut stream, &config).await?;
-    let greeted = ask(&mut stream, &["HOTRING.DELIVER"]).await?;
+    let greeted = ask(&mut stream, &[HELLO]).await?;
     greeted.map_err(|error| LinkError::Peer(format!("the node refuses: {error}")))?;
     if told.take().is_some() {
         tracing::info!(node = %source, "messages reach this node again");
@@ -179,7 +189,8 @@ async fn write(
     outbox: &Outbox,
 ) -> Result<Infallible, LinkError> {
     loop {
-        let (bytes, messages) = outbox.take().await;
+        let taken = tokio::time::timeout(BEAT, outbox.take()).await;
+        let (bytes, messages) = taken.unwrap_or_else(|_| (format!("{HELLO}\r\n").into_bytes(), 0));
         requests.write_all(&bytes).await?;
         requests.flush().await?;
         if let Some(cluster) = &server.cluster {
@@ -193,7 +204,8 @@ async fn read(mut answers: ReadHalf<Box<dyn Stream>>) -> Result<Infallible, Link
     let mut chunk = vec![0; ANSWERS_LEN];
     let mut replies = ReplyReader::default();
     loop {
-        let len = answers.read(&mut chunk).await?;
+        let read = tokio::time::timeout(SILENCE_MAX, answers.read(&mut chunk)).await;
+        let len = read.map_err(|_| LinkError::Peer("the node does not answer".to_string()))??;
         if len == 0 {
             return Err(LinkError::Peer("the node closed the connection".to_string()));
         }

@@ -370,3 +370,19 @@ fn there_is_no_snapshot_without_a_log() {
     });
     assert!(error.contains("need a log"), "{error}");
 }
+
+#[test]
+fn force_ends_a_server_whose_snapshot_fails() {
+    let folder = Folder::new("forced");
+    let server = folder.server();
+    let mut wire = server.connect();
+    set_many(&mut wire, 0..3, "value");
+    let obstacle = folder.0.join("snapshot-00000000000000000003.tmp");
+    fs::create_dir(&obstacle).unwrap();
+    assert!(wire.say("SHUTDOWN SAVE").is_error());
+    wire.send(b"SHUTDOWN SAVE FORCE\r\n");
+    assert!(wire.read_to_end().is_empty(), "a success has no reply");
+    server.stop();
+    fs::remove_dir(&obstacle).unwrap();
+    assert_eq!(folder.server().connect().say("DBSIZE").int(), 3);
+}

@@ -117,3 +117,24 @@ fn delivering_needs_the_rights_of_a_node() {
     assert!(wire.say("HOTRING.DELIVER all c x").is_error());
     assert!(TestServer::new().connect().say("HOTRING.DELIVER").is_error(), "outside a cluster");
 }
+
+/// The connections by which other nodes deliver messages.
+fn links_to(node: &Node) -> Vec<String> {
+    let clients = node.wire().say("CLIENT LIST").text();
+    let links = clients.lines().filter(|line| line.contains("cmd=hotring.deliver"));
+    links.map(|line| line.split(' ').next().unwrap().to_string()).collect()
+}
+
+/// The setting `timeout` is for clients that are gone. It ended links without messages, and those that came before the
+/// next link were lost.
+#[test]
+fn a_link_without_messages_outlives_the_timeout_of_clients() {
+    let keeper = Keeper::new();
+    let (a, b) = (Node::new(&keeper, "idle-a", None), Node::new(&keeper, "idle-b", None));
+    wait_for_links(&[&a, &b]);
+    assert_eq!(b.wire().say("CONFIG SET timeout 1"), ok());
+    let before = links_to(&b);
+    assert_eq!(before.len(), 1, "{before:?}");
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(links_to(&b), before);
+}
