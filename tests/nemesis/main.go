@@ -41,7 +41,7 @@ func main() {
 	systems := flag.String("systems", "hotring,redis", "what to try, with commas: hotring, redis")
 	program := flag.String("hotring", "target/debug/hotring", "the program of hotring")
 	rounds := flag.Int("rounds", 10, "faults to cause in each system; every kind comes in turn")
-	only := flag.String("faults", "", "kinds of faults, with commas; empty: all")
+	only := flag.String("faults", "", "kinds of faults, with semicolons; empty: all")
 	seed := flag.Int64("seed", time.Now().UnixNano(), "seed of all choices")
 	keep := flag.Bool("keep", false, "leave logs and data where they are")
 	report := flag.String("report", "", "also write all figures to this file as JSON")

@@ -190,6 +190,8 @@ func (n *Nemesis) faults() []Fault {
 			Fault{"kill etcd's leader", false, outage, (*Nemesis).killLeader},
 			Fault{"stop two members of etcd", false, outage, (*Nemesis).stopQuorum},
 			Fault{"cut a primary off from etcd", false, outage, (*Nemesis).cutFromEtcd},
+			Fault{"move slots", false, outage, (*Nemesis).moveSlots},
+			Fault{"move slots, kill a primary", true, outage, (*Nemesis).moveAndKill},
 			Fault{"kill etcd's leader and a primary", true, outage, (*Nemesis).killBoth})
 	}
 	return all
@@ -270,6 +272,52 @@ func (n *Nemesis) killBoth() (func() error, error) {
 	}, nil
 }
 
+// moveSlots gives some blocks to a shard, and returns before that has happened.
+func (n *Nemesis) moveSlots() (func() error, error) {
+	first := n.random.Intn(16384/blockLen-4) * blockLen
+	slots := fmt.Sprintf("%d-%d", first, first+4*blockLen-1)
+	moving := n.system.cluster("move", slots, "--to", fmt.Sprint(n.random.Intn(nodes/2)), "--yes")
+	output := new(strings.Builder)
+	moving.Stdout, moving.Stderr = output, output
+	if err := moving.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- moving.Wait() }()
+	return func() error {
+		select {
+		case err := <-ended:
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, output)
+			}
+			return nil
+		case <-time.After(patience):
+			_ = moving.Process.Kill()
+			return fmt.Errorf("slots %s have not moved: %s", slots, output)
+		}
+	}, nil
+}
+
+// moveAndKill kills a primary at some moment of a move.
+func (n *Nemesis) moveAndKill() (func() error, error) {
+	node, err := n.primary()
+	if err != nil {
+		return nil, err
+	}
+	moved, err := n.moveSlots()
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(time.Duration(n.random.Intn(int(short))))
+	n.system.nodes[node].end(syscall.SIGKILL)
+	return func() error {
+		if err := n.system.nodes[node].start(); err != nil {
+			return err
+		}
+		return moved()
+	}, nil
+}
+
 // run causes faults, each kind in turn.
 func (n *Nemesis) run(rounds int, only string, stops chan os.Signal) error {
 	for at, place := range []int{majority, minority} {
@@ -281,7 +329,7 @@ func (n *Nemesis) run(rounds int, only string, stops chan os.Signal) error {
 	}
 	all := n.faults()
 	if only != "" {
-		names := strings.Split(only, ",")
+		names := strings.Split(only, ";")
 		all = slices.DeleteFunc(all, func(f Fault) bool { return !slices.Contains(names, f.name) })
 	}
 	if len(all) == 0 {
@@ -337,8 +385,11 @@ func (n *Nemesis) round(at int, fault Fault) error {
 	return nil
 }
 
-// gap is the longest time without an acknowledged write of any client of the majority on keys of one shard, in seconds.
-// The keys of a shard are those between which the writes of a fault stop together, so each key is looked at by itself.
+// blockLen is the number of slots that are looked at together, and that move together.
+const blockLen = 512
+
+// gap is the longest time without an acknowledged write of any client of the majority on keys of one block of slots, in
+// seconds: a block always belongs to one shard.
 func (n *Nemesis) gap(round Round) float64 {
 	group := n.groups[0]
 	group.lock.Lock()
@@ -346,8 +397,8 @@ func (n *Nemesis) gap(round Round) float64 {
 	acknowledged := map[int][]int64{}
 	for _, op := range group.ops {
 		if op.Start > round.start-int64(before) && !op.Unknown && op.Kind != "get" {
-			shard := slotOf(op.Key) * nodes / 2 / 16384
-			acknowledged[shard] = append(acknowledged[shard], op.End)
+			block := slotOf(op.Key) / blockLen
+			acknowledged[block] = append(acknowledged[block], op.End)
 		}
 	}
 	longest := int64(0)

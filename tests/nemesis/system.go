@@ -92,6 +92,8 @@ type System struct {
 	nodes   []*Process
 	// The members of etcd, if the system has a coordinator.
 	etcd []*Process
+	// Runs "hotring cluster" with more words.
+	cluster func(words ...string) *exec.Cmd
 	// The folders of the nodes, each a file system of its own.
 	disks []string
 }
@@ -263,6 +265,10 @@ func (s *System) startHotring(program, folder string) error {
 		}
 	}
 	coordinator := "etcd://" + strings.Join(endpoints, ",")
+	s.cluster = func(words ...string) *exec.Cmd {
+		words = append([]string{"cluster"}, words...)
+		return s.network.command(majority, program, append(words, "--coordinator", coordinator)...)
+	}
 	for node := range nodes {
 		if err := s.mount(node, folder); err != nil {
 			return err
@@ -276,14 +282,11 @@ func (s *System) startHotring(program, folder string) error {
 		}
 	}
 	create := func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		words := []string{"netns", "exec", s.network.name(majority), program, "cluster", "create", "--coordinator", coordinator, "--copies", "2", "--yes"}
-		output, err := exec.CommandContext(ctx, "ip", append(words, "--dry-run")...).CombinedOutput()
-		if err != nil || strings.Count(string(output), "7000") < nodes {
+		output, err := s.cluster("create", "--copies", "2", "--dry-run").CombinedOutput()
+		if err != nil || strings.Count(string(output), ":7000") < nodes {
 			return false
 		}
-		output, err = exec.CommandContext(ctx, "ip", words...).CombinedOutput()
+		output, err = s.cluster("create", "--copies", "2", "--yes").CombinedOutput()
 		return err == nil || strings.Contains(string(output), "already")
 	}
 	return waitFor("the cluster is made", create)

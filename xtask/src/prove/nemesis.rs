@@ -27,8 +27,8 @@ pub fn nemesis(form: Form) -> Result<Done> {
     let mut build = process::command("go");
     process::run(build.current_dir(&folder).args(["build", "-o"]).arg(&program).arg("."))?;
     let (systems, rounds) = match form {
-        Form::Quick => ("hotring", "14"),
-        Form::Long => ("hotring,redis", "112"),
+        Form::Quick => ("hotring", "16"),
+        Form::Long => ("hotring,redis", "128"),
     };
     run(&program, systems, rounds)
 }
