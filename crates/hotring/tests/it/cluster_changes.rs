@@ -326,3 +326,46 @@ fn an_interrupted_move_goes_on() {
     wait_for("the move is through", || !status().contains("\nmove 1"));
     assert_has(&nodes.says(&["move", "0-9", "--to", "1", "--yes"]), &["has these slots already"]);
 }
+
+/// A replica that lacks acknowledged writes leads, and a shard without any node begins empty, by force alone.
+#[test]
+fn only_force_gives_writes_up() {
+    let mut nodes = Nodes::new("force", 2);
+    let third = nodes.start();
+    nodes.says(&["add", "--copies", "3", "--yes"]);
+    let first = nodes.address(0).to_string();
+    nodes.says(&["drain", &first, "--yes"]);
+    wait_for("a primary serves", || [1, third].iter().any(|at| leads(&nodes.servers[*at])));
+    let (dies, lacks) = if leads(&nodes.servers[1]) { (1, third) } else { (third, 1) };
+    nodes.wait_until(lacks, "in sync, alive");
+    nodes.servers[lacks].signal(Signal::STOP);
+    nodes.wait_until(lacks, "replica, behind");
+    assert_eq!(say(&mut nodes.servers[dies].connect(), "SET late v"), "+OK");
+    nodes.kill(dies);
+    nodes.servers[lacks].signal(Signal::CONT);
+    nodes.wait_until(lacks, ", alive");
+    let [dead, behind] = [dies, lacks].map(|at| nodes.address(at).to_string());
+    let refused = nodes.refuses(&["failover", "0", "--yes"]);
+    assert_has(&refused, &["no replica of this shard is in sync and alive"]);
+    let refused = nodes.refuses(&["failover", "0", "--to", &behind, "--yes"]);
+    assert_has(&refused, &["is not in sync and may lack acknowledged writes"]);
+    let refused = nodes.refuses(&["remove", &dead, "--force", "--yes"]);
+    assert_has(&refused, &["which has other nodes"]);
+    let forced = nodes.says(&["failover", "0", "--to", &behind, "--force", "--yes"]);
+    assert_has(&forced, &["ACKNOWLEDGED WRITES THAT IT LACKS ARE LOST", "is primary"]);
+    wait_for("it serves", || leads(&nodes.servers[lacks]));
+    assert_eq!(say(&mut nodes.servers[lacks].connect(), "EXISTS late"), ":0");
+    nodes.says(&["remove", &dead, "--yes"]);
+    nodes.kill(lacks);
+    assert_has(&nodes.refuses(&["remove", &behind, "--yes"]), &["has the only copy of shard 0"]);
+    let refused = nodes.refuses(&["remove", &behind, "--force", "--yes"]);
+    assert_has(&refused, &["no other node is registered that lives and has no shard"]);
+    let empty = nodes.start();
+    let given = nodes.says(&["remove", &behind, "--force", "--yes"]);
+    assert_has(&given, &["ALL KEYS of its 16384 slots"]);
+    wait_for("the empty node serves", || leads(&nodes.servers[empty]));
+    assert_eq!(nodes.size(empty), ":1", "the key of that question");
+    // What it has is not served again.
+    nodes.start_again(lacks);
+    nodes.wait_until(lacks, "idle, alive");
+}
