@@ -143,7 +143,7 @@ fn a_watch_ends_when_its_key_is_given_away() {
     assert_eq!(dialogue.say("SET b 1\r\nWAITKEY b 0"), "+OK¶");
     assert_eq!(dialogue.ended_wait(), "");
     give_away(&dialogue, &server, &mut session);
-    assert_eq!(dialogue.ended_wait(), ":1¶", "it may have changed");
+    assert_eq!(dialogue.ended_wait(), "-MOVED 3300 10.0.0.3:7003¶", "it may have changed there");
 }
 
 #[test]
@@ -172,7 +172,8 @@ fn hidden_keys_are_in_no_list() {
     assert!(server.shows()(b"{bar}1") && !server.shows()(b"{b}1"));
     let mut cursor = 0;
     loop {
-        cursor = server.forget_some(&mut session, cursor, 10, |_| false).next;
+        let all = server.begin_to_forget(&session);
+        cursor = server.forget_some(&mut session, &all, (cursor, 10), |_| false).next;
         if cursor == 0 {
             break;
         }
@@ -208,7 +209,8 @@ fn dbsize_walks_only_while_keys_may_be_hidden() {
         assert_eq!(dialogue.say("DBSIZE"), ":0¶");
         assert!(!cluster.is_clean(session.grounds_version()));
     }
-    server.forget_some(&mut session, 0, 100, |_| false);
+    let all = server.begin_to_forget(&session);
+    server.forget_some(&mut session, &all, (0, 100), |_| false);
     server.import_slots(MOVE, Some(slots(SLOT)), &mut session);
     assert_eq!(dialogue.say("DBSIZE"), ":0¶");
     assert!(!cluster.is_clean(session.grounds_version()), "some may come");
@@ -229,6 +231,15 @@ fn the_grounds_change_only_if_the_own_slots_do() {
     assert_eq!(session.grounds_version(), version);
     give_away(&dialogue, &server, &mut session);
     assert!(session.grounds_version() > version);
+}
+
+/// Ends other threads, also if the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 /// A client of a thread of its own.
@@ -276,18 +287,21 @@ impl Client {
 #[test]
 fn no_write_takes_effect_in_a_hold_and_none_is_lost_or_doubled() {
     let (dialogue, server, mut session) = primary();
-    let (ends, counted) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut listener = dialogue.with_version(Version::Resp2);
+    listener.say("SUBSCRIBE news");
+    let (ends, counted) = (AtomicBool::new(false), [(); 4].map(|()| AtomicU64::new(0)));
     let requests: [&[u8]; 4] = [
         &b"INCR b\r\n".repeat(64),
-        &b"MULTI\r\nINCR b\r\nINCR {b}2\r\nEXEC\r\n".repeat(16),
+        &b"MULTI\r\nPUBLISH news x\r\nINCR b\r\nINCR {b}2\r\nEXEC\r\n".repeat(16),
         &b"EVAL \"redis.call('incr','{b}3') return redis.call('incr',KEYS[1])\" 1 b\r\n".repeat(16),
         &b"MULTI\r\nINCR b\r\nEXEC\r\n".repeat(20),
     ];
     let counts = [64, 16, 16, 20];
     std::thread::scope(|scope| {
+        let end = Ends(&ends);
         let mut clients = Vec::new();
-        for (request, count) in requests.into_iter().zip(counts) {
-            let (server, ends, counted) = (&server, &ends, &counted);
+        for (n, (request, count)) in requests.into_iter().zip(counts).enumerate() {
+            let (server, ends, counted) = (&server, &ends, &counted[n]);
             clients.push(scope.spawn(move || {
                 let mut client = Client::new(server, 1_700_000_000_000);
                 while !ends.load(Relaxed) {
@@ -307,13 +321,15 @@ fn no_write_takes_effect_in_a_hold_and_none_is_lost_or_doubled() {
             assert_eq!(value(&mut session), before, "round {round}");
             hold(&server, &mut session, None);
         }
-        ends.store(true, Relaxed);
+        drop(end);
         let stopped: u64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
         assert!(stopped > 0, "no batch was ever in the middle");
     });
     let last = session.get(b"b", 0, |value| value.to_vec()).unwrap();
-    assert_eq!(String::from_utf8(last).unwrap(), counted.load(Relaxed).to_string());
-    drop(dialogue);
+    let counted = counted.map(|counted| counted.into_inner());
+    assert_eq!(String::from_utf8(last).unwrap(), counted.iter().sum::<u64>().to_string());
+    let messages = listener.messages().matches("$4¶news¶$1¶x¶").count();
+    assert_eq!(messages as u64, counted[1], "a transaction that began again has published twice");
 }
 
 /// Elements and clients that wait for them never stay side by side, though the element came a moment before the hold.
@@ -322,6 +338,7 @@ fn clients_that_wait_for_elements_are_served_in_spite_of_holds() {
     let (dialogue, server, mut session) = primary();
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let end = Ends(&ends);
         let holder = scope.spawn(|| {
             while !ends.load(Relaxed) {
                 hold(&server, &mut session, Some(false));
@@ -344,7 +361,7 @@ fn clients_that_wait_for_elements_are_served_in_spite_of_holds() {
             let served = waiter.ended_wait();
             assert_eq!(served, "*2¶$4¶{b}l¶$1¶x¶", "round {round}");
         }
-        ends.store(true, Relaxed);
+        drop(end);
         holder.join().unwrap();
     });
 }
@@ -372,7 +389,9 @@ fn a_batch_from_before_a_move_does_not_miss_keys_that_were_forgotten() {
         assert!(matches!(step, Step::Turn), "it is not done");
         give_away(&dialogue, &server, &mut session);
         if forgets {
-            assert_eq!(server.forget_some(&mut session, 0, 100_000, |_| false).removed, 1);
+            let all = server.begin_to_forget(&session);
+            let forgotten = server.forget_some(&mut session, &all, (0, 100_000), |_| false);
+            assert_eq!(forgotten.removed, 1);
         }
         let done = loop {
             match step {

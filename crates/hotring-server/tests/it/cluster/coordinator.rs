@@ -144,6 +144,8 @@ pub enum AtCommit {
     Lost,
     /// It has no answer, and takes effect some time later.
     Late,
+    /// It ends in a panic of the node's thread.
+    Panics,
     /// Its answer never comes, and it never takes effect.
     Before,
     /// Its answer never comes, and it takes effect.
@@ -242,6 +244,7 @@ impl Coordinator for Shut {
                     });
                     return unknown();
                 }
+                Some(AtCommit::Panics) => panic!("the planted panic"),
                 Some(AtCommit::Before) => return std::future::pending().await,
                 Some(AtCommit::Behind) => {
                     done.await?;

@@ -152,20 +152,17 @@ async fn ask(
     (id, wanted): (MoveId, &Wanted),
     ask: Ask,
     shown: Shown,
-) -> (u64, Outcome, Shown) {
-    let number = match ask {
-        Ask::Read(number) | Ask::Commit(number, _) => number,
-    };
+) -> (Outcome, Shown) {
     let answered = match ask {
         Ask::Read(_) => read(member, id, wanted).await,
         Ask::Commit(..) => transact(member, id, shown).await,
     };
     match answered {
-        Ok((outcome, shown)) => (number, outcome, shown),
+        Ok(answered) => answered,
         Err(why) => {
             tracing::debug!("a request for a move has no answer: {why}");
             tokio::time::sleep(ASK_PAUSE).await;
-            (number, Outcome::Unknown, None)
+            (Outcome::Unknown, None)
         }
     }
 }
@@ -406,18 +403,27 @@ impl Keeper {
     }
 }
 
-/// Sends what became of a request to the task that asked.
+/// Sends the outcome of a request to the task that asked. After a panic on the way it is unknown.
 fn ask_for<E: 'static>(
     reign: &Rc<Reign>,
-    (id, wanted): (MoveId, Wanted),
+    about: (MoveId, Wanted),
     asked: Ask,
     shown: Shown,
     events: UnboundedSender<E>,
     event: impl FnOnce(u64, Outcome, Shown) -> E + 'static,
 ) {
-    let reign = reign.clone();
+    let (Ask::Read(number) | Ask::Commit(number, _)) = asked;
+    let member = reign.member.clone();
+    let asking = async move { ask(&member, (about.0, &about.1), asked, shown).await };
+    let asking = tokio::task::spawn_local(asking);
     tokio::task::spawn_local(async move {
-        let (number, outcome, shown) = ask(&reign.member, (id, &wanted), asked, shown).await;
+        let (outcome, shown) = match asking.await {
+            Ok(answered) => answered,
+            Err(_) => {
+                tokio::time::sleep(ASK_PAUSE).await;
+                (Outcome::Unknown, None)
+            }
+        };
         // The task may have ended with its epoch.
         let _ = events.send(event(number, outcome, shown));
     });
