@@ -2,13 +2,21 @@
 //! Nothing here decides when: that is the business of whoever runs the machines of a move
 //! ([`hotring_cluster::moves`]).
 
+use std::sync::Arc;
+
 use hotring_cluster::SlotSet;
 use hotring_cluster::directory::MoveId;
 use hotring_log::Lsn;
-use hotring_store::{Forgotten, Session};
+use hotring_store::{Forgotten, Grounds, Session};
 
 use crate::state::cluster::{Held, Served};
 use crate::state::server::Server;
+
+/// What is hidden and may be removed.
+pub struct Forgetting {
+    grounds: Option<Arc<Grounds>>,
+    version: u64,
+}
 
 impl Server {
     /// Has the store obey the records as last published. To be called after each change of them, and regularly, but not
@@ -34,20 +42,29 @@ impl Server {
         self.change_grounds(session, |served| served.import(id, slots));
     }
 
-    /// Removes hidden keys among about `count` from `cursor` on, but none that is coming and none that `is_kept`
-    /// accepts. The caller must have read in the coordinator's records, since it became primary, that the slots of all
-    /// others are not its shard's.
+    /// Begins to remove what is hidden now. Whoever waits a while before the first key lets requests end that were
+    /// checked before it was hidden; those that have not ended are answered as if they began later.
+    pub fn begin_to_forget(&self, session: &Session) -> Forgetting {
+        // In this order: what is hidden by the version that is noted may be less, and never more.
+        let grounds = session.grounds();
+        Forgetting { grounds, version: session.grounds_version() }
+    }
+
+    /// Removes hidden keys among about `count` from `cursor` on, but none that was open when that began, none that is
+    /// coming, and none that `is_kept` accepts. The caller must have read in the coordinator's records, since it became
+    /// primary, that the slots of all others are not its shard's.
     pub fn forget_some(
         &self,
         session: &mut Session,
-        cursor: u64,
-        count: usize,
+        of: &Forgetting,
+        (cursor, count): (u64, usize),
         is_kept: impl Fn(&[u8]) -> bool,
     ) -> Forgotten {
+        let Some(grounds) = &of.grounds else { return Forgotten::default() };
         if let Some(cluster) = &self.cluster {
-            cluster.note_forgetting(session.grounds_version());
+            cluster.note_forgetting(of.version);
         }
-        session.forget_some(cursor, count, is_kept)
+        session.forget_some(cursor, count, |key| !grounds.hides(key) || is_kept(key))
     }
 
     /// Whether clients may see a key, by what the store serves now: for lists that were made before.

@@ -184,7 +184,12 @@ impl Routes {
                     && spec.routing_keys_of(args).any(|key| has(held, slot_of(key)))
         };
         match client.transaction.queue().filter(|_| spec.id == CommandId::Exec) {
-            Some(queue) => queue.commands().any(|(spec, args)| waits(spec, args)),
+            Some(queue) => {
+                // The new owner may be changing keys that are watched.
+                let mut watched = client.transaction.watched.iter();
+                watched.any(|stamp| has(reads, slot_of(stamp.key())))
+                    || queue.commands().any(|(spec, args)| waits(spec, args))
+            }
             None => waits(spec, args),
         }
     }
@@ -263,17 +268,11 @@ impl Routes {
         let queue = client.transaction.queue().filter(|_| spec.id == CommandId::Exec);
         let checked = match queue {
             Some(queue) => {
-                // Keys that are another shard's now may have changed there.
-                let mut watched =
-                    client.transaction.watched.iter().map(|stamp| slot_of(stamp.key()));
                 let keys = queue.commands().flat_map(|(spec, args)| spec.routing_keys_of(args));
                 let mut specs = queue.commands().map(|(spec, _)| spec);
-                match watched.find(|slot| !self.is_own(*slot)) {
-                    Some(slot) => Err(Misplaced::Elsewhere(slot)),
-                    None => specs
-                        .try_for_each(|spec| self.check_whole(spec))
-                        .and_then(|()| self.check(keys, may_read_copy)),
-                }
+                specs
+                    .try_for_each(|spec| self.check_whole(spec))
+                    .and_then(|()| self.check(keys, may_read_copy))
             }
             None => self.place(spec, args, client),
         };

@@ -299,6 +299,50 @@ fn what_moves_is_the_same_in_the_end() {
     assert!(differs, "records from between the parts make no difference");
 }
 
+/// Keys that come make room for themselves as those of clients do, at the cost of keys that clients see.
+#[test]
+fn an_import_stays_within_the_memory_limit() {
+    for policy in [EvictionPolicy::NoEviction, EvictionPolicy::AllKeysRandom] {
+        let store = Store::new(Options::default()).expect("it fits");
+        let eviction = EvictionOptions { policy, ..EvictionOptions::default() };
+        store.set_eviction(eviction).expect("the index can note that");
+        set_grounds(&store, Standing::Importing, Standing::Open);
+        let mut session = store.session();
+        for n in (0..20_000).map(|n| format!("key {n}")).filter(|key| !moves(key.as_bytes())) {
+            session.set(n.as_bytes(), &[b'v'; 500], SetOptions::default(), NOW).expect("room");
+        }
+        let max = store.stats().index.used_bytes() + (1 << 20);
+        store.set_memory_max(max);
+        let (mut importer, mut scratch, mut outcome) =
+            (Importer::new(&store), Records::new(), Ok(None));
+        let moving = (0..10_000).map(|n| format!("new {n}"));
+        for key in moving.filter(|key| moves(key.as_bytes())) {
+            let (key, mut packed) = (key.as_bytes(), Vec::new());
+            let put = Effect::Put { key, form: 0, expire_at: None, value: &[b'v'; 500] };
+            pack(&put, &mut scratch, &mut packed);
+            outcome = importer.take_part(&packed, NOW);
+            if outcome.is_err() {
+                break;
+            }
+        }
+        match policy {
+            EvictionPolicy::NoEviction => {
+                let is_full =
+                    matches!(outcome, Err(ImportError::Store(StoreError::OutOfMemory(_))));
+                assert!(is_full, "{outcome:?}");
+            }
+            _ => {
+                assert_eq!(outcome, Ok(None));
+                assert!(store.stats().evicted > 1_000, "{}", store.stats().evicted);
+                set_grounds(&store, Standing::Open, Standing::Hidden);
+                forget_all(&store);
+                let came = (0..10_000).filter(|n| moves(format!("new {n}").as_bytes())).count();
+                assert_eq!(store.len(), came, "all that came is there");
+            }
+        }
+    }
+}
+
 /// A store with some keys of each group, and its log.
 fn filled() -> (Logged, Memory) {
     let storage = Memory::new();

@@ -1,11 +1,11 @@
 //! Changes of a cluster of processes by `hotring cluster`: nodes join, leave, die and are replaced.
 
-use std::process::Output;
+use std::process::{Output, Stdio};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{cluster, leads, serve, stdout, wait_for};
-use crate::{Folder, Server, say, stderr};
+use crate::{Folder, Server, hotring, say, stderr};
 
 /// A cluster of processes. The first node has the coordinator.
 struct Nodes {
@@ -224,4 +224,148 @@ fn moves_are_written_down_and_taken_back() {
     assert_has(&planned, &["shard 1 (leaves): 8192 -> 0 slots", "shard 1 -> shard 0: 8192 slots"]);
     assert!(!status().contains("move "), "{}", status());
     assert_has(&nodes.says(&["move", "--cancel", "all"]), &["no move is under way"]);
+}
+
+/// The primary of a shard that ended went on in its role, and no other shard could have it.
+#[test]
+fn a_shard_begins_and_ends_and_its_nodes_serve_again() {
+    let mut nodes = Nodes::new("shard", 2);
+    let [third, fourth] = [nodes.start(), nodes.start()];
+    let planned = nodes.says(&["add", "--dry-run"]);
+    assert_has(&planned, &["shard 1 (new): 0 -> 8192 slots", "shard 0 -> shard 1: 8192 slots"]);
+    nodes.says(&["add", "--yes", "--no-wait"]);
+    for at in [third, fourth] {
+        wait_for("the new shard serves", || {
+            let line = nodes.line(at);
+            line.contains("in sync, alive") || line.contains("primary, alive")
+        });
+    }
+    let has_moves =
+        |nodes: &Nodes| stdout(&nodes.run(&["status"])).contains("\nmove 1: shard 0 -> shard 1");
+    if has_moves(&nodes) {
+        assert_has(&nodes.refuses(&["rebalance"]), &["moves of slots are under way"]);
+    }
+    nodes.says(&["move", "--cancel", "all", "--yes"]);
+    let ended = nodes.says(&["drain", "1", "--yes"]);
+    assert_has(&ended, &["shard 1 has ended"]);
+    for at in [third, fourth] {
+        nodes.wait_until(at, "drained, alive");
+    }
+    assert_has(&nodes.refuses(&["add", "--yes"]), &["unless it was drained"]);
+    // They found a shard of the same number, with what they have, in a later epoch.
+    let names = [third, fourth].map(|at| nodes.address(at).to_string());
+    nodes.says(&["add", &names[0], &names[1], "--yes", "--no-wait"]);
+    wait_for("it serves again", || {
+        let led = [third, fourth].map(|at| nodes.line(at).contains("in sync, alive"));
+        led.contains(&true)
+    });
+    nodes.says(&["move", "--cancel", "all", "--yes"]);
+    nodes.says(&["drain", "1", "--yes"]);
+    // And both are replicas of the other shard, the old primary, too.
+    for at in [0, 1] {
+        let mut stream = nodes.servers[at].connect();
+        (0..20).for_each(|n| _ = say(&mut stream, &format!("SET key:{n} {at}")));
+    }
+    nodes.says(&["add", &names[0], &names[1], "--shard", "0", "--yes"]);
+    wait_for("they have its keys", || {
+        [third, fourth].into_iter().all(|at| nodes.size(at) == nodes.size(0))
+    });
+    assert_has(&nodes.says(&["check"]), &["1 shards of 4 nodes: nothing is wrong"]);
+}
+
+#[test]
+fn a_new_shard_gets_slots_with_their_keys_and_gives_them_back() {
+    let mut nodes = Nodes::new("slots", 2);
+    let count = |nodes: &Nodes, at: usize| -> u32 { nodes.size(at)[1..].parse().unwrap() };
+    let first = [0, 1].into_iter().find(|at| leads(&nodes.servers[*at])).unwrap();
+    let mut stream = nodes.servers[first].connect();
+    (0..300).for_each(|n| assert_eq!(say(&mut stream, &format!("SET key:{n} {n}")), "+OK"));
+    // There is the key of the question which node leads, too.
+    let keys = count(&nodes, first);
+    let [third, fourth] = [nodes.start(), nodes.start()];
+    let added = nodes.says(&["add", "--yes"]);
+    assert_has(&added, &["8192 of 8192 slots have moved, 0 moves are left"]);
+    let has_share = |nodes: &Nodes| {
+        let [ours, theirs] = [first, third].map(|at| count(nodes, at));
+        ours + theirs == keys && theirs > keys / 3 && count(nodes, fourth) == theirs
+    };
+    wait_for("each shard has its keys", || has_share(&nodes));
+    assert_has(&nodes.says(&["check"]), &["2 shards of 4 nodes: nothing is wrong"]);
+    let moved = nodes.says(&["move", "0-16383", "--to", "1", "--yes"]);
+    assert_has(&moved, &["shard 0 -> shard 1: 8192 slots", "8192 of 8192 slots have moved"]);
+    wait_for("the new shard has all keys", || count(&nodes, third) == keys);
+    let balanced = nodes.says(&["rebalance", "--by", "keys", "--yes"]);
+    assert_has(&balanced, &["shard 1 -> shard 0: ", "0 moves are left"]);
+    wait_for("both have keys", || count(&nodes, first) > keys / 3);
+    assert_has(&nodes.says(&["drain", "1", "--yes"]), &["shard 1 has ended"]);
+    wait_for("all keys are back", || count(&nodes, first) == keys);
+    let mut stream = nodes.servers[first].connect();
+    (0..300).for_each(|n| assert_eq!(say(&mut stream, &format!("EXISTS key:{n}")), ":1", "{n}"));
+    assert_has(&nodes.says(&["check"]), &["1 shards of 4 nodes: nothing is wrong"]);
+}
+
+/// Ctrl-C ends the waiting, not the move.
+#[test]
+fn an_interrupted_move_goes_on() {
+    let nodes = Nodes::new("interrupt", 4);
+    let status = || stdout(&nodes.run(&["status"]));
+    // While a node of the target stands still, nothing is acknowledged there.
+    let shard_1 = status().split_once("\nshard 1:").unwrap().1.to_string();
+    let still =
+        (1..4).find(|at| shard_1.contains(&format!(" at {}:", nodes.address(*at)))).unwrap();
+    nodes.servers[still].signal(Signal::STOP);
+    let words = ["cluster", "move", "0-9", "--to", "1", "--yes", "--coordinator", nodes.address(0)];
+    let mut command = hotring(&words);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the move is wanted", || status().contains("\nmove 1: shard 0 -> shard 1: 10 slots"));
+    kill_process(Pid::from_child(&command), Signal::INT).unwrap();
+    let output = command.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_has(&stderr(&output), &["interrupted. The moves go on by themselves", "--cancel all"]);
+    nodes.servers[still].signal(Signal::CONT);
+    wait_for("the move is through", || !status().contains("\nmove 1"));
+    assert_has(&nodes.says(&["move", "0-9", "--to", "1", "--yes"]), &["has these slots already"]);
+}
+
+/// A replica that lacks acknowledged writes leads, and a shard without any node begins empty, by force alone.
+#[test]
+fn only_force_gives_writes_up() {
+    let mut nodes = Nodes::new("force", 2);
+    let third = nodes.start();
+    nodes.says(&["add", "--copies", "3", "--yes"]);
+    let first = nodes.address(0).to_string();
+    nodes.says(&["drain", &first, "--yes"]);
+    wait_for("a primary serves", || [1, third].iter().any(|at| leads(&nodes.servers[*at])));
+    let (dies, lacks) = if leads(&nodes.servers[1]) { (1, third) } else { (third, 1) };
+    nodes.wait_until(lacks, "in sync, alive");
+    nodes.servers[lacks].signal(Signal::STOP);
+    nodes.wait_until(lacks, "replica, behind");
+    assert_eq!(say(&mut nodes.servers[dies].connect(), "SET late v"), "+OK");
+    nodes.kill(dies);
+    nodes.servers[lacks].signal(Signal::CONT);
+    nodes.wait_until(lacks, ", alive");
+    let [dead, behind] = [dies, lacks].map(|at| nodes.address(at).to_string());
+    let refused = nodes.refuses(&["failover", "0", "--yes"]);
+    assert_has(&refused, &["no replica of this shard is in sync and alive"]);
+    let refused = nodes.refuses(&["failover", "0", "--to", &behind, "--yes"]);
+    assert_has(&refused, &["is not in sync and may lack acknowledged writes"]);
+    let refused = nodes.refuses(&["remove", &dead, "--force", "--yes"]);
+    assert_has(&refused, &["which has other nodes"]);
+    let forced = nodes.says(&["failover", "0", "--to", &behind, "--force", "--yes"]);
+    assert_has(&forced, &["ACKNOWLEDGED WRITES THAT IT LACKS ARE LOST", "is primary"]);
+    wait_for("it serves", || leads(&nodes.servers[lacks]));
+    assert_eq!(say(&mut nodes.servers[lacks].connect(), "EXISTS late"), ":0");
+    nodes.says(&["remove", &dead, "--yes"]);
+    nodes.kill(lacks);
+    assert_has(&nodes.refuses(&["remove", &behind, "--yes"]), &["has the only copy of shard 0"]);
+    let refused = nodes.refuses(&["remove", &behind, "--force", "--yes"]);
+    assert_has(&refused, &["no other node is registered that lives and has no shard"]);
+    let empty = nodes.start();
+    let given = nodes.says(&["remove", &behind, "--force", "--yes"]);
+    assert_has(&given, &["ALL KEYS of its 16384 slots"]);
+    wait_for("the empty node serves", || leads(&nodes.servers[empty]));
+    assert_eq!(nodes.size(empty), ":1", "the key of that question");
+    // What it has is not served again.
+    nodes.start_again(lacks);
+    nodes.wait_until(lacks, "idle, alive");
 }

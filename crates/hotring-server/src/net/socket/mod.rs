@@ -309,6 +309,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                // A batch that waits for a key which another session holds ends first.
+                Poll::Pending if self.stopped.is_some() => return Poll::Pending,
                 // All input that arrived before the stop has run. A connection that still waits is about to get its
                 // element, so it stays open.
                 Poll::Pending if self.thread.finishing.get() && !waits => {

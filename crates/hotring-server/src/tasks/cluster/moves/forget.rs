@@ -16,6 +16,9 @@ use super::{Reign, THREAD};
 /// Keys that are looked at before the clock is.
 const STEP: usize = 64;
 
+/// How long requests may take that were checked before keys were hidden, and are answered all the same.
+const GRACE: Duration = Duration::from_millis(100);
+
 /// How long keys are removed at a time, and the pause after that.
 const TURN: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(2);
@@ -32,11 +35,14 @@ pub(super) async fn keep(reign: Rc<Reign>) {
             // A table that lacks slots is no reason to remove anything.
             let directory = reign.cluster().directory();
             let is_kept = |key: &[u8]| directory.owners.of(slot_of(key)).is_none();
+            let hidden = server.begin_to_forget(&session);
+            tokio::time::sleep(GRACE).await;
             let (mut cursor, mut removed) = (0, 0);
             loop {
                 let began = clock::monotonic();
                 while began.elapsed() < TURN {
-                    let forgotten = server.forget_some(&mut session, cursor, STEP, is_kept);
+                    let forgotten =
+                        server.forget_some(&mut session, &hidden, (cursor, STEP), is_kept);
                     removed += forgotten.removed;
                     cursor = forgotten.next;
                     if cursor == 0 {
