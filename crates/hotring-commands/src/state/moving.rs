@@ -51,8 +51,8 @@ impl Server {
     }
 
     /// Removes hidden keys among about `count` from `cursor` on, but none that was open when that began, none that is
-    /// coming, and none that `is_kept` accepts. The caller must have read in the coordinator's records, since it became
-    /// primary, that the slots of all others are not its shard's.
+    /// coming, and none that `is_kept` accepts. The caller must have records of the epoch in which it is
+    /// primary, by which the slots of all others are not its shard's.
     pub fn forget_some(
         &self,
         session: &mut Session,

@@ -318,6 +318,8 @@ impl Keeper {
             _ = task.await;
         }
         self.reign = None;
+        // The records may have forbidden a move to the epoch that is over only.
+        self.hopeless.borrow_mut().clear();
     }
 
     /// Writes the records of this shard's moves again, so that no transaction of an earlier run can still take effect,
