@@ -25,7 +25,10 @@ pub fn serve(data: &Folder, coordinator: &str, port: &str) -> Server {
     let lags = ["--lease", "4000", "--in-sync-lag", "3000", "--replace-after", "1"];
     let mut command = hotring(&["serve", "--port", port, "--log", "everysec"]);
     command.args(lags);
-    Server::start(command.arg("--data").arg(&data.0).args(["--coordinator", coordinator]))
+    command.arg("--data").arg(&data.0).args(["--coordinator", coordinator]);
+    let mut server = Server::start(&mut command);
+    server.read_log_beside();
+    server
 }
 
 pub fn cluster(words: &[&str], coordinator: &str) -> Output {

@@ -123,7 +123,8 @@ pub(crate) async fn serve_coordinator<S: AsyncRead + AsyncWrite + Unpin>(
     embedded: &Embedded,
 ) {
     if let Some(Err(why)) = unless(server.process.stopping(), serve(stream, embedded)).await {
-        tracing::info!(peer = %client.peer, "a connection to the coordinator has ended: {why}");
+        // Each run of a command ends one.
+        tracing::debug!(peer = %client.peer, "a connection to the coordinator has ended: {why}");
     }
 }
 
