@@ -5,11 +5,15 @@
 
 use super::{Owner, View};
 use crate::directory::{Directory, MoveId, SLOT_TABLE, Wanted, move_name, shard_name, slots_value};
+use crate::ids::Epoch;
 use crate::kept::{Change, Transaction};
 
-/// What the records show of a move. None if one of its shards has no record.
-pub fn view(directory: &Directory, id: MoveId, wanted: &Wanted) -> Option<View> {
-    let shard = |id| directory.shards.get(&id).map(|(revision, shard)| (*revision, shard.epoch));
+/// What the records show of a move. A shard without a record has revision and epoch 0, in which no attempt began.
+pub fn view(directory: &Directory, id: MoveId, wanted: &Wanted) -> View {
+    let shard = |id| {
+        let found = directory.shards.get(&id);
+        found.map_or((0, Epoch(0)), |(revision, shard)| (*revision, shard.epoch))
+    };
     let all_of = |shard| wanted.slots.iter().all(|slot| directory.owners.of(slot) == Some(shard));
     let owner = match () {
         () if all_of(wanted.from) => Owner::Source,
@@ -18,20 +22,20 @@ pub fn view(directory: &Directory, id: MoveId, wanted: &Wanted) -> Option<View> 
     };
     // A later move may have the number again.
     let record = directory.moves.get(&id).filter(|(_, found)| found == wanted);
-    Some(View {
-        source: shard(wanted.from)?,
-        target: shard(wanted.to)?,
+    View {
+        source: shard(wanted.from),
+        target: shard(wanted.to),
         table: directory.slots_revision,
         owner,
         record: record.map(|(revision, _)| *revision),
-    })
+    }
 }
 
 /// The transaction that gives the slots to the target and removes the record, on condition that the records are still
 /// those of this directory, which showed [`View`]. None if it does not have the move.
 pub fn commit(directory: &Directory, id: MoveId) -> Option<Transaction> {
     let (revision, wanted) = directory.moves.get(&id)?;
-    let view = view(directory, id, wanted)?;
+    let view = view(directory, id, wanted);
     let mut owners = directory.owners.clone();
     wanted.slots.iter().for_each(|slot| owners.give(slot, wanted.to));
     Some(Transaction {
@@ -52,7 +56,7 @@ pub fn commit(directory: &Directory, id: MoveId) -> Option<Transaction> {
 mod tests {
     use super::*;
     use crate::directory::{move_value, shard_value};
-    use crate::ids::{Epoch, Identity, Incarnation, NodeId};
+    use crate::ids::{Identity, Incarnation, NodeId};
     use crate::keeper::Keeper;
     use crate::kept::Outcome;
     use crate::records::Shard;
@@ -96,7 +100,7 @@ mod tests {
             let mut keeper = Keeper::new(1);
             make(&mut keeper, all());
             let seen = read(&keeper);
-            let before = view(&seen, 7, &wanted).unwrap();
+            let before = view(&seen, 7, &wanted);
             assert_eq!((before.source.1, before.target.1), (Epoch(3), Epoch(5)));
             assert_eq!((before.owner, before.record.is_some()), (Owner::Source, true));
             make(&mut keeper, vec![all().swap_remove(changed)]);
@@ -105,10 +109,15 @@ mod tests {
             let through = keeper.transact(&commit(&read(&keeper), 7).unwrap());
             assert!(matches!(through, Ok(Outcome::Done(_))));
             let after = read(&keeper);
-            let seen = view(&after, 7, &wanted).unwrap();
+            let seen = view(&after, 7, &wanted);
             assert_eq!((seen.owner, seen.record), (Owner::Target, None));
             assert_eq!((after.owners.of(9), after.owners.of(10)), (Some(1), Some(2)));
             assert_eq!(commit(&after, 7), None);
+            // A shard may end right after it has given its last slots.
+            let mut ended = after;
+            ended.shards.remove(&1);
+            let seen = view(&ended, 7, &wanted);
+            assert_eq!((seen.owner, seen.source), (Owner::Target, (0, Epoch(0))));
         }
     }
 }

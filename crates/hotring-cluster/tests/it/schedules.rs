@@ -43,8 +43,8 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::SyncBelow, Mode::Named, 126),
     (Fault::FeedOverEpoch, Mode::Named, 2606),
     (Fault::FeedOverEpoch, Mode::Recorded, 4054),
-    (Fault::AddAsMember, Mode::Recorded, 13),
-    (Fault::HeedNobody, Mode::Recorded, 13),
+    (Fault::AddAsMember, Mode::Recorded, 69),
+    (Fault::HeedNobody, Mode::Recorded, 29),
 ];
 
 /// Schedules among which another one is looked for, if the listed one no longer finds its wrong variant.

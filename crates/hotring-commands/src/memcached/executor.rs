@@ -194,6 +194,12 @@ enum Misplaced {
 
 fn misplaced(routes: &Routes, command: Command, args: ArgsView<'_>) -> Option<Misplaced> {
     use Command as Cmd;
+    let shows_keys = command == Cmd::Stats && args.get(1) == Some(b"cachedump");
+    if (shows_keys || command == Cmd::FlushAll)
+        && let Some(why) = routes.unanswered()
+    {
+        return Some(Misplaced::Elsewhere(why));
+    }
     if command == Cmd::FlushAll {
         let none = None::<std::iter::Empty<&[u8]>>;
         return routes.must_wait_with(none, true).then_some(Misplaced::Moving);
@@ -206,12 +212,6 @@ fn misplaced(routes: &Routes, command: Command, args: ArgsView<'_>) -> Option<Mi
         // The command itself refuses a key that is no base64.
         let key = MetaKey::parse(args.get(1)?, true).ok()?;
         return misplaced_keys(routes, command, || std::iter::once(key.bytes()));
-    }
-    let shows_keys = command == Cmd::Stats && args.get(1) == Some(b"cachedump");
-    if shows_keys || command == Cmd::FlushAll {
-        if let Some(why) = routes.unanswered() {
-            return Some(Misplaced::Elsewhere(why));
-        }
     }
     misplaced_keys(routes, command, || command.keys(args).iter())
 }

@@ -1,7 +1,7 @@
 //! The server's place in a cluster: which node it is, the records of the cluster as last seen, the slots that are on
 //! their way, and how its coordinator answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -114,6 +114,14 @@ impl Cluster {
     pub fn version(&self) -> u64 {
         // ORDERING: Acquire, pairs with `publish`.
         self.version.load(Ordering::Acquire)
+    }
+
+    /// The moves whose slots wait or come.
+    pub fn moving(&self) -> Vec<MoveId> {
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        let all: BTreeSet<MoveId> =
+            served.held.keys().chain(served.imports.keys()).copied().collect();
+        all.into_iter().collect()
     }
 
     /// Keeps others from changing the grounds of the store.

@@ -37,9 +37,14 @@ impl Server {
     }
 
     /// Lets the keys of a move come ([`hotring_store::Importer`]), or with None no longer: what has come is then hidden
-    /// until the table gives it to this shard, or it is forgotten.
-    pub fn import_slots(&self, id: MoveId, slots: Option<SlotSet>, session: &mut Session) {
-        self.change_grounds(session, |served| served.import(id, slots));
+    /// until the table gives it to this shard, or it is forgotten. Returns the last record of the log at that moment.
+    pub fn import_slots(
+        &self,
+        id: MoveId,
+        slots: Option<SlotSet>,
+        session: &mut Session,
+    ) -> Option<Lsn> {
+        self.change_grounds(session, |served| served.import(id, slots))
     }
 
     /// Begins to remove what is hidden now. Whoever waits a while before the first key lets requests end that were

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hotring_store::Session;
+use hotring_store::{Session, StoreError};
 
 use super::counts::Sums;
 use super::detail::Detail;
@@ -74,23 +74,27 @@ impl Shared {
             let is_held_back = pause.lasts(now).is_some() || is_moving(store);
             !self.flush(at, is_held_back, || {
                 clear(store);
-                // A replica is flushed by its primary.
-                let _ = store.take_refused();
+                // A replica is flushed by its primary. A primary whose keys began to move tries again.
+                store.take_refused() != Err(StoreError::Displaced)
             })
         }
     }
 
-    /// Performs the flush; false if a pause holds it back. If several threads call this at the same time, one of them
+    /// Performs the flush; false if a pause or a move of slots holds it back.
+    ///
+    /// If several threads call this at the same time, one of them
     /// empties the store. The others must wait, because the flush must not remove values that they are about to store.
     #[cold]
-    fn flush(&self, at: u64, is_paused: bool, clear: impl FnOnce()) -> bool {
+    fn flush(&self, at: u64, is_paused: bool, clear: impl FnOnce() -> bool) -> bool {
         if is_paused {
             return false;
         }
         let _alone = self.alone();
         // ORDERING: Relaxed, changed only under the lock.
         if self.flush_at.load(Ordering::Relaxed) == at {
-            clear();
+            if !clear() {
+                return false;
+            }
             // ORDERING: Release pairs with the Acquire in `flush_if_due`.
             self.flush_at.store(0, Ordering::Release);
         }
@@ -144,10 +148,14 @@ mod tests {
         let shared = Shared::default();
         shared.flush_at(7);
         let mut n = 0;
+        // A move of slots was in the way.
+        assert!(!shared.flush(7, false, || false));
+        assert_eq!(shared.flush_at.load(Ordering::Relaxed), 7);
         for _ in 0..2 {
             shared.flush(7, false, || {
                 n += 1;
                 assert_eq!(shared.flush_at.load(Ordering::Relaxed), 7);
+                true
             });
         }
         assert_eq!((n, shared.flush_at.load(Ordering::Relaxed)), (1, 0));

@@ -200,6 +200,14 @@ impl Replication {
         (epoch != 0 && epoch != u64::MAX && !self.is_replica()).then_some(Epoch(epoch))
     }
 
+    /// The last record that all in-sync replicas of a primary have applied, whatever `ack` waits for.
+    pub fn committed(&self) -> Option<Lsn> {
+        match &self.roles().role {
+            Role::Primary(primary) => Some(primary.committed()),
+            Role::Alone(_) | Role::Replica(_) => None,
+        }
+    }
+
     /// Waits until the machine has something for the thread of the links.
     pub async fn worked(&self) {
         self.work.notified().await;

@@ -64,7 +64,7 @@ enum End {
 impl Drop for Giver {
     fn drop(&mut self) {
         self.reign.cluster().moves.note_attempt(self.machine.attempt().number);
-        if std::thread::panicking() {
+        if std::thread::panicking() || self.reign.is_doubtful.get() {
             return;
         }
         self.reign.given.borrow_mut().remove(&self.id);

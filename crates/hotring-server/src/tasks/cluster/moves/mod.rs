@@ -105,6 +105,8 @@ pub(super) struct Reign {
     cleaned: Cell<u64>,
     /// There may be such keys.
     forgets: Notify,
+    /// A task has panicked: what waits and what comes must stay so until no transaction can take effect any more.
+    is_doubtful: Cell<bool>,
 }
 
 impl Reign {
@@ -177,7 +179,6 @@ async fn read_directory(member: &Member) -> Result<Directory, Failure> {
 async fn read(member: &Member, id: MoveId, wanted: &Wanted) -> Result<(Outcome, Shown), Failure> {
     let directory = read_directory(member).await?;
     let shown = view(&directory, id, wanted);
-    let shown = shown.ok_or_else(|| Failure::Refused("a shard has no record".to_string()))?;
     Ok((Outcome::Read(shown), Some(Rc::new(directory))))
 }
 
@@ -214,8 +215,6 @@ struct Keeper {
     hopeless: Rc<RefCell<BTreeMap<MoveId, (Revision, Revision)>>>,
     /// A task that has panicked, or an earlier run of this thread, may have a transaction on its way.
     is_doubtful: bool,
-    /// The moves of such tasks, whose slots still wait or come.
-    panicked: Vec<MoveId>,
 }
 
 impl Keeper {
@@ -230,7 +229,6 @@ impl Keeper {
             forgetting: None,
             hopeless: Rc::default(),
             is_doubtful,
-            panicked: Vec::new(),
         }
     }
 
@@ -261,16 +259,28 @@ impl Keeper {
         }
         let reign = self.reign.get_or_insert_with(|| {
             let member = self.member.clone();
-            let (given, cleaned, forgets) = Default::default();
+            let (given, cleaned, forgets, is_doubtful) = Default::default();
             // What an earlier primary left is there.
             let soiled = Cell::new(1);
             let began = clock::monotonic();
-            Rc::new(Reign { member, epoch, shard, began, given, soiled, cleaned, forgets })
+            Rc::new(Reign {
+                member,
+                epoch,
+                shard,
+                began,
+                given,
+                soiled,
+                cleaned,
+                forgets,
+                is_doubtful,
+            })
         });
         let reign = reign.clone();
         if self.reap().await {
-            // It is unknown what became of its last transaction. A new reign begins by settling that.
+            // It is unknown what became of its last transaction, and the others end in the middle of theirs. A new
+            // reign begins by settling that.
             self.is_doubtful = true;
+            reign.is_doubtful.set(true);
             return self.end().await;
         }
         if self.forgetting.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -302,7 +312,6 @@ impl Keeper {
         for (id, task) in ended {
             if task.await.is_err_and(|why| why.is_panic()) {
                 tracing::error!(id, "the task of a move of slots panicked");
-                self.panicked.push(id);
                 has_panicked = true;
             }
         }
@@ -344,7 +353,8 @@ impl Keeper {
         }
         let server = &self.member.server;
         let mut session = server.store.session_named(THREAD);
-        for id in std::mem::take(&mut self.panicked) {
+        // No task runs: these are of tasks that have ended so, or of an earlier run.
+        for id in server.cluster.as_ref().map(Cluster::moving).unwrap_or_default() {
             server.hold_slots(id, None, &mut session);
             server.import_slots(id, None, &mut session);
         }

@@ -80,7 +80,7 @@ struct Taker {
 /// The slots are no longer coming once the task ends. After a panic it is unknown whether they are this shard's.
 impl Drop for Taker {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if !std::thread::panicking() && !self.reign.is_doubtful.get() {
             self.close();
         }
     }
@@ -142,7 +142,9 @@ impl Taker {
         if let Poll::Ready(Some(answer)) = self.answers.1.poll_recv(cx) {
             return Poll::Ready(Happened::Answered(answer));
         }
+        // With "ack local" the log waits for no replica, and the keys would be on fewer nodes than before.
         if let Some((own, _)) = self.mark
+            && self.reign.server().replication.committed() >= Some(own)
             && let Some(log) = self.reign.server().persist.durability.stream()
             && let Poll::Ready(Ok(())) = log.poll_reached(own, cx.waker())
         {
@@ -307,6 +309,7 @@ impl Taker {
                 }
             }
             Act::Drop(_) => {
+                self.opening = None;
                 self.close();
                 self.reign.soil();
             }
@@ -318,9 +321,10 @@ impl Taker {
         let Some(attempt) = self.opening.take() else { return };
         let server = self.reign.server().clone();
         let slots = Some(self.wanted.slots.clone());
-        server.import_slots(self.id, slots, &mut self.session);
+        // An import without any record waits for the removals of keys that were there before.
+        let last = server.import_slots(self.id, slots, &mut self.session);
         self.importer = Some(Importer::new(&server.store));
-        (self.last, self.mark) = (0, None);
+        (self.last, self.mark) = (last.unwrap_or(0), None);
         self.machine.begun(attempt);
     }
 
