@@ -121,9 +121,10 @@ pub(crate) fn shutdown(c: &mut Context<'_>) -> Outcome {
         (None, true) => c.server.stop(),
         (None, false) => c.server.retire(),
     }
-    match is_awaited(c.server, snapshot) {
-        true => c.client.begin_wait(Wait::End { snapshot }),
-        false => c.client.closing = Some(Closing::Killed),
+    match c.server.process.is_stopping() {
+        true => c.client.closing = Some(Closing::Killed),
+        // Even if there is nothing to wait for any more: a snapshot may have failed already.
+        false => c.client.begin_wait(Wait::End { snapshot }),
     }
     Ok(())
 }
