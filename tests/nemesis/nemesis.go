@@ -272,10 +272,10 @@ func (n *Nemesis) killBoth() (func() error, error) {
 	}, nil
 }
 
-// moveSlots gives some blocks to a shard, and returns before that has happened.
+// moveSlots gives a block to a shard, and returns before that has happened.
 func (n *Nemesis) moveSlots() (func() error, error) {
-	first := n.random.Intn(16384/blockLen-4) * blockLen
-	slots := fmt.Sprintf("%d-%d", first, first+4*blockLen-1)
+	first := n.random.Intn(16384/blockLen) * blockLen
+	slots := fmt.Sprintf("%d-%d", first, first+blockLen-1)
 	moving := n.system.cluster("move", slots, "--to", fmt.Sprint(n.random.Intn(nodes/2)), "--yes")
 	output := new(strings.Builder)
 	moving.Stdout, moving.Stderr = output, output
@@ -385,8 +385,9 @@ func (n *Nemesis) round(at int, fault Fault) error {
 	return nil
 }
 
-// blockLen is the number of slots that are looked at together, and that move together.
-const blockLen = 512
+// blockLen is the number of slots that are looked at together, and that move together. In fewer of them the clients
+// themselves write too rarely.
+const blockLen = 2048
 
 // gap is the longest time without an acknowledged write of any client of the majority on keys of one block of slots, in
 // seconds: a block always belongs to one shard.

@@ -281,13 +281,18 @@ func (s *System) startHotring(program, folder string) error {
 			return err
 		}
 	}
+	// What an attempt has made is there, even if it failed afterwards.
+	exists := func(output []byte) bool { return strings.Contains(string(output), "a cluster already") }
 	create := func() bool {
 		output, err := s.cluster("create", "--copies", "2", "--dry-run").CombinedOutput()
 		if err != nil || strings.Count(string(output), ":7000") < nodes {
-			return false
+			return exists(output)
 		}
 		output, err = s.cluster("create", "--copies", "2", "--yes").CombinedOutput()
-		return err == nil || strings.Contains(string(output), "already")
+		if err != nil {
+			fmt.Printf("  hotring cluster create: %s\n", output)
+		}
+		return err == nil || exists(output)
 	}
 	return waitFor("the cluster is made", create)
 }
