@@ -11,6 +11,9 @@ const HANDOVER: u64 = 3200;
 /// Without promises: as long as a message may take.
 const HANDOVER_MAX: u64 = 12_000;
 
+/// After this long in calm an operator ends a failover.
+const WAITED_MAX: u64 = 10_000;
+
 impl World {
     /// Looks around, and does one thing or nothing.
     pub fn operate(&mut self) {
@@ -38,6 +41,10 @@ impl World {
         }
         if self.plan.regroups {
             self.regroup();
+        }
+        // Without a time limit it waits for ever for a replica that follows another one by now.
+        if !self.in_trouble && self.now > self.failing_over + WAITED_MAX {
+            self.abort_failover(chief, self.machine(chief));
         }
         if self.is_whim(4) {
             return self.fail_over(chief);
@@ -118,9 +125,10 @@ impl World {
 
     pub fn abort_failover(&mut self, n: usize, machine: u64) {
         if self.is_up(n) && self.machine(n) == machine && self.nodes[n].primary().is_some() {
-            let was_there = self.primary_mut(n).abort_failover();
-            self.note(|| format!("operator aborts the failover of node {n}: {was_there}"));
-            self.act(n);
+            if self.primary_mut(n).abort_failover() {
+                self.note(|| format!("operator aborts the failover of node {n}"));
+                self.act(n);
+            }
         }
     }
 
