@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -22,11 +21,12 @@ use tokio::task::AbortHandle;
 use crate::tasks::replicate::dial::{Stream, dial};
 use crate::tasks::replicate::greet::{ask, log_in};
 use crate::tasks::replicate::{LinkError, unless};
-use hotring_commands::host::threads;
 use hotring_commands::settings::config::Source;
 use hotring_commands::state::cluster::Cluster;
 use hotring_commands::state::forwarding::Outbox;
 use hotring_commands::state::server::Server;
+
+use super::{run_again, run_on_event_loop};
 
 /// The name of the thread.
 pub(crate) const THREAD: &str = "hotring-messages";
@@ -52,24 +52,15 @@ const ANSWERS_LEN: usize = 4 << 10;
 
 /// Keeps a link to each other node until the server stops.
 pub(crate) fn run(server: &Arc<Server>) {
-    while catch_unwind(AssertUnwindSafe(|| run_once(server))).is_err() {
-        tracing::error!("the thread of the messages between nodes panicked; it begins again");
-        std::thread::sleep(PAUSE);
-    }
+    run_again("the messages between nodes", PAUSE, || run_once(server));
 }
 
 fn run_once(server: &Arc<Server>) {
     let Some(cluster) = &server.cluster else { return };
-    match threads::event_loop() {
-        Ok(runtime) => runtime.block_on(async {
-            let links = keep_links(server, cluster);
-            _ = unless(server.process.stopping(), links).await;
-        }),
-        Err(error) => {
-            tracing::error!(%error, "cannot start an event loop");
-            server.stop();
-        }
-    }
+    run_on_event_loop(server, async {
+        let links = keep_links(server, cluster);
+        _ = unless(server.process.stopping(), links).await;
+    });
 }
 
 /// A link to another node. Its task and its outbox end with it.

@@ -21,16 +21,16 @@ mod succession;
 mod view;
 
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hotring_cluster::directory::Node;
-use hotring_commands::host::threads;
 use hotring_commands::state::server::Server;
 use hotring_coordinator::{Coordinator, Failure, Reply};
+
+use super::{run_again, run_on_event_loop};
 
 /// The name of the thread.
 pub(crate) const THREAD: &str = "hotring-cluster";
@@ -77,24 +77,13 @@ impl Member {
 
 /// Serves the cluster until the server stops. `node` is what others are told about this one.
 pub(crate) fn run(server: &Arc<Server>, coordinator: &Arc<dyn Coordinator>, node: &Node) {
-    let work = || run_once(server, coordinator.clone(), node.clone());
     // The tasks begin again with what the coordinator and the machines have.
-    while catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!("the thread of the cluster panicked; it begins again");
-        std::thread::sleep(PAUSE);
-    }
+    run_again("the cluster", PAUSE, || run_once(server, coordinator.clone(), node.clone()));
 }
 
 fn run_once(server: &Arc<Server>, coordinator: Arc<dyn Coordinator>, node: Node) {
-    let runtime = match threads::event_loop() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(%error, "cannot start an event loop");
-            return server.stop();
-        }
-    };
     let member = Rc::new(Member { server: server.clone(), coordinator, node });
-    runtime.block_on(async {
+    run_on_event_loop(server, async {
         let lease = Rc::new(registry::Registered::default());
         let mut tasks: [Pin<Box<dyn Future<Output = ()>>>; 5] = [
             Box::pin(registry::keep(member.clone(), lease.clone())),

@@ -30,7 +30,6 @@ use std::time::Duration;
 
 use hotring_cluster::Told;
 use hotring_commands::host::clock;
-use hotring_commands::host::threads;
 use hotring_commands::settings::config::Source;
 use hotring_commands::state::replication::link::LinkStage;
 use hotring_commands::state::server::Server;
@@ -38,6 +37,8 @@ use hotring_commands::state::server::Server;
 use dial::dial;
 use greet::{Peer, greet};
 pub(crate) use seed::seed_of_primary;
+
+use super::run_on_event_loop;
 
 /// The name of the thread.
 pub(crate) const THREAD: &str = "hotring-replica";
@@ -95,16 +96,10 @@ fn run_again(server: &Server, mut work: impl FnMut()) {
 }
 
 fn run_once(server: &Arc<Server>) {
-    match threads::event_loop() {
-        Ok(runtime) => runtime.block_on(async {
-            let links = unless(tick(server), run_links(server));
-            _ = unless(server.process.stopping(), links).await;
-        }),
-        Err(error) => {
-            tracing::error!(%error, "cannot start an event loop");
-            server.stop();
-        }
-    }
+    run_on_event_loop(server, async {
+        let links = unless(tick(server), run_links(server));
+        _ = unless(server.process.stopping(), links).await;
+    });
 }
 
 /// Passes the time to the machine of the role.

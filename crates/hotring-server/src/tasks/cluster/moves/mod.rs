@@ -16,7 +16,6 @@ mod take;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use std::time::{Duration, Instant};
 use hotring_cluster::directory::{Directory, MoveId, Node, Wanted, move_name, move_value};
 use hotring_cluster::moves::{Ask, Outcome, commit, view};
 use hotring_cluster::{Epoch, Moment, Revision, SLOTS, ShardId, Slot, SlotSet};
-use hotring_commands::host::{clock, threads};
+use hotring_commands::host::clock;
 use hotring_commands::state::cluster::Cluster;
 use hotring_commands::state::moves::Arrival;
 use hotring_commands::state::server::Server;
@@ -37,6 +36,8 @@ use tokio::task::JoinHandle;
 use super::{Member, PAUSE};
 use crate::tasks::replicate::unless;
 pub(crate) use link::serve;
+
+use crate::tasks::{run_again, run_on_event_loop};
 
 /// The name of the thread, and of its sessions.
 pub(crate) const THREAD: &str = "hotring-moves";
@@ -58,15 +59,11 @@ const LINKS_MAX: usize = 4;
 
 /// Moves slots until the server stops.
 pub(crate) fn run(server: &Arc<Server>, coordinator: &Arc<dyn Coordinator>, node: &Node) {
-    let runs = Cell::new(0);
-    let work = || {
-        runs.set(runs.get() + 1);
-        run_once(server, coordinator.clone(), node.clone(), runs.get() > 1);
-    };
-    while catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!("the thread of the moves of slots panicked; it begins again");
-        std::thread::sleep(PAUSE);
-    }
+    let mut runs = 0;
+    run_again("the moves of slots", PAUSE, || {
+        runs += 1;
+        run_once(server, coordinator.clone(), node.clone(), runs > 1);
+    });
 }
 
 fn run_once(
@@ -76,15 +73,8 @@ fn run_once(
     has_panicked: bool,
 ) {
     let Some(cluster) = &server.cluster else { return };
-    let runtime = match threads::event_loop() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(%error, "cannot start an event loop");
-            return server.stop();
-        }
-    };
     let member = Rc::new(Member { server: server.clone(), coordinator, node });
-    runtime.block_on(async {
+    run_on_event_loop(server, async {
         let work = pin!(Keeper::new(member, has_panicked).run(cluster));
         _ = unless(server.process.stopping(), work).await;
     });
