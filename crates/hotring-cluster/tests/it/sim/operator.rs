@@ -124,11 +124,13 @@ impl World {
     }
 
     pub fn abort_failover(&mut self, n: usize, machine: u64) {
-        if self.is_up(n) && self.machine(n) == machine && self.nodes[n].primary().is_some() {
-            if self.primary_mut(n).abort_failover() {
-                self.note(|| format!("operator aborts the failover of node {n}"));
-                self.act(n);
-            }
+        if self.is_up(n)
+            && self.machine(n) == machine
+            && self.nodes[n].primary().is_some()
+            && self.primary_mut(n).abort_failover()
+        {
+            self.note(|| format!("operator aborts the failover of node {n}"));
+            self.act(n);
         }
     }
 
