@@ -2,7 +2,8 @@
 //! from bytes to bytes.
 //!
 //! The crate owns the wire formats. [`Decoder`] decodes requests, and [`PrefixCache`] also finds the command.
-//! [`Writer`] writes replies; [`ReplyReader`] reads them, and [`find_part`] does so without copies. The crate must not
+//! [`Writer`] writes replies; [`ReplyReader`] reads them, [`find_part`] does so without copies, and [`ReplyEnd`] only
+//! finds where they end. The crate must not
 //! read sockets or clocks and must know neither the commands nor the store. It allocates nothing per request once its
 //! buffers have grown to their working size.
 //!
@@ -36,6 +37,6 @@ pub use glob::glob_match;
 pub use number::parse_i64;
 pub use prefix_cache::{Called, PrefixCache};
 pub use resp::{
-    Decoded, Decoder, Limits, Part, Reply, ReplyError, ReplyLimits, ReplyReader, Version, Writer,
-    find_part, read_part,
+    Decoded, Decoder, Limits, Part, Reply, ReplyEnd, ReplyError, ReplyLimits, ReplyReader, Version,
+    Writer, find_part, read_part,
 };

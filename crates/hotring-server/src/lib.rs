@@ -36,5 +36,5 @@ pub use hotring_commands::settings::{
     Change, Counterpart, Setting, counterpart, find as find_setting, is_for_research, settings,
     toml_value,
 };
-pub use run::{Running, run, start, start_in};
+pub use run::{Running, log_to_stderr, run, start, start_in};
 pub use tasks::cluster::connect::coordinator;

@@ -20,6 +20,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes per read.
 const READ_LEN: usize = 64 << 10;
 
+/// The password: of the file, or of the variable. No flag takes it, as the machine's users can see flags.
+pub(crate) fn password(file: Option<&String>) -> Result<String, String> {
+    let Some(file) = file else {
+        return Ok(std::env::var(PASSWORD).unwrap_or_default());
+    };
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|why| format!("cannot read the password in {file}: {why}"))?;
+    match text.lines().next() {
+        Some(password) if !password.is_empty() => Ok(password.to_string()),
+        _ => Err(format!("the first line of {file} has no password")),
+    }
+}
+
 /// A decoded reply to show to people. Requests are sent without HELLO, so replies are RESP2.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {

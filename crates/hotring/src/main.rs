@@ -12,6 +12,7 @@ mod commands;
 mod export;
 mod import;
 mod ping;
+mod proxy;
 mod scrub;
 mod serve;
 mod top;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Some(("export", flags)) => export::run(flags),
         Some(("import", flags)) => import::run(flags),
         Some(("cluster", flags)) => cluster::run(flags),
+        Some(("proxy", flags)) => proxy::run(flags),
         Some(("commands", flags)) => commands::run(flags),
         _ => unreachable!("clap accepts no other subcommand"),
     }
@@ -51,6 +53,7 @@ fn cli() -> Command {
         .subcommand(export::cli())
         .subcommand(import::cli())
         .subcommand(cluster::cli())
+        .subcommand(proxy::cli())
         .subcommand(commands::cli())
 }
 

@@ -31,9 +31,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "hotring-log",
         ],
     ),
+    // The table of commands, and TLS; it runs no command itself.
+    ("hotring-proxy", &["hotring-cluster", "hotring-commands", "hotring-protocol"]),
     (
         "hotring",
         &[
+            "hotring-proxy",
             "hotring-cluster",
             "hotring-coordinator",
             "hotring-server",

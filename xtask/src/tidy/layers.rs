@@ -114,11 +114,27 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     ),
     ("hotring-server", &[&["tasks"], &["admin"], &["net"], &["run"]]),
     (
+        "hotring-proxy",
+        &[
+            &["combine", "input", "layout", "settings"],
+            &["plan", "replies", "shared"],
+            &["link", "request"],
+            // A pool has connections, which give requests back to the thread, which has pools.
+            &["pool", "settle", "thread", "upstream"],
+            &["discover", "info"],
+            &["client"],
+            &["listen"],
+        ],
+    ),
+    (
         "hotring",
         &[
             &["client", "output"],
             &["transfer"],
-            &["check", "cluster", "commands", "export", "import", "ping", "scrub", "serve", "top"],
+            &[
+                "check", "cluster", "commands", "export", "import", "ping", "proxy", "scrub",
+                "serve", "top",
+            ],
         ],
     ),
     (

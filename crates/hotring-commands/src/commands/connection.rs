@@ -15,7 +15,7 @@ use crate::state::failure::{Failure, Outcome};
 use crate::table::quoted;
 
 /// The Redis version that hotring reports to clients.
-pub(crate) const REDIS_VERSION: &str = "7.4.0";
+pub const REDIS_VERSION: &str = "7.4.0";
 
 /// Redis's error for AUTH with a password when no password is set.
 const NO_PASSWORD: Failure = Failure::text(

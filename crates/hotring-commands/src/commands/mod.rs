@@ -70,7 +70,7 @@ mod zset;
 
 use std::time::Duration;
 
-pub(crate) use connection::REDIS_VERSION;
+pub use connection::REDIS_VERSION;
 use hotring_protocol::ArgsView;
 
 use crate::acl::has_secrets;

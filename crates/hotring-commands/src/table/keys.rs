@@ -285,7 +285,7 @@ impl Spec {
 
     /// The arguments by whose slots a cluster chooses the shard of a request: its keys, or its shard channels.
     #[inline]
-    pub(crate) fn routing_keys_of<'a>(
+    pub fn routing_keys_of<'a>(
         &self,
         request: ArgsView<'a>,
     ) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {

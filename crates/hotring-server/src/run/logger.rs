@@ -7,6 +7,12 @@ use tracing_subscriber::{fmt, reload};
 
 use hotring_commands::settings::config::{LogFormat, LogLevel};
 
+/// Writes the log of this process, of this level and above, to standard error.
+pub fn log_to_stderr(level: LogLevel, format: LogFormat) {
+    // The level stays as it is.
+    drop(start(level, format));
+}
+
 /// Starts the server log of this process; returns a function that changes its level.
 pub(crate) fn start(level: LogLevel, format: LogFormat) -> Box<dyn Fn(LogLevel) + Send + Sync> {
     let (filter, handle) = reload::Layer::new(filter(level));

@@ -42,6 +42,7 @@ use hotring_commands::host::threads::{self, spawn};
 use hotring_commands::settings::config::{Config, CoordinatorAddress, LogFormat, LogLevel};
 use hotring_commands::state::memcached as memcached_state;
 use hotring_commands::state::server::{Parts, Server};
+pub use logger::log_to_stderr;
 use names::{Membership, names, random_id, random_u64, run_id};
 
 /// The name of the thread that grows the index, on which no operation waits.

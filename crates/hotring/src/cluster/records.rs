@@ -12,7 +12,7 @@ use hotring_server::Config;
 use tokio::runtime::LocalRuntime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::client::PASSWORD;
+use crate::client::{PASSWORD, password};
 
 /// The records of a cluster at its coordinator.
 pub(super) struct Records {
@@ -63,7 +63,7 @@ fn config(flags: &ArgMatches) -> Result<Config, String> {
         set(name, value, &format!("--{name}"))?;
     }
     let user = flags.get_one::<String>("user").expect("it has a default");
-    let password = password(flags)?;
+    let password = password(flags.get_one::<String>("password-file"))?;
     for (name, word) in [("masteruser", "masterauth"), ("coordinator-user", "coordinator-password")]
     {
         set(name, user, "--user")?;
@@ -77,19 +77,6 @@ fn config(flags: &ArgMatches) -> Result<Config, String> {
         }
     }
     Ok(config)
-}
-
-/// The password: of the file, or of the variable. No flag takes it, as the machine's users can see flags.
-fn password(flags: &ArgMatches) -> Result<String, String> {
-    let Some(file) = flags.get_one::<String>("password-file") else {
-        return Ok(std::env::var(PASSWORD).unwrap_or_default());
-    };
-    let text = std::fs::read_to_string(file);
-    let text = text.map_err(|why| format!("cannot read the password in {file}: {why}"))?;
-    match text.lines().next() {
-        Some(password) if !password.is_empty() => Ok(password.to_string()),
-        _ => Err(format!("the first line of {file} has no password")),
-    }
 }
 
 impl Records {

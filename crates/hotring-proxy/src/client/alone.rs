@@ -1,0 +1,411 @@
+//! Requests that need a connection to a node of their own, or change the connection of the client: those that wait,
+//! WATCH and its transaction, AUTH, HELLO, RESET, QUIT.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use hotring_cluster::Slot;
+use hotring_commands::table::{CommandId, Flags, Spec, resolve};
+use hotring_protocol::{ArgsView, KeptArgs, parse_i64};
+
+use super::transaction::Watch;
+use super::{Client, Session};
+use crate::link::{DialError, Link, Login};
+use crate::plan::{is_subscribing, sole_slot, write_request};
+use crate::replies::Replies;
+use crate::request::{Request, Target, Ticket};
+use crate::settle::{Refusal, UNKNOWN, UNREACHABLE};
+
+/// Pause before a node is asked again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Bytes of further requests that are read from a client that waits.
+const AHEAD_MAX: usize = 64 << 10;
+
+/// Pause between two looks at what replicas have acknowledged.
+const WAIT_PAUSE: Duration = Duration::from_millis(5);
+
+impl Client {
+    /// Serves a request for which the client's earlier ones have been answered.
+    pub(super) async fn serve_alone(&mut self, request: &KeptArgs) -> io::Result<()> {
+        let args = request.iter().next().expect("one was kept");
+        let Ok(spec) = resolve(args) else { return Ok(()) };
+        self.session.thread.shared.counters.requests.add(1);
+        match spec.id {
+            CommandId::Auth => self.authenticate(args).await,
+            CommandId::Hello => self.greet(args).await,
+            CommandId::Reset => self.session.reset(),
+            CommandId::Quit => {
+                self.session.answer(|writer| writer.ok());
+                self.session.ends = true;
+            }
+            CommandId::Watch => self.watch(args).await,
+            CommandId::Unwatch | CommandId::Discard => {
+                (self.session.watch, self.session.transaction) = (None, None);
+                self.session.answer(|writer| writer.ok());
+            }
+            CommandId::Exec => self.execute_watched().await,
+            CommandId::Wait => self.wait_for_replicas(args).await,
+            _ if is_subscribing(spec) => self.change_subscriptions(spec, args).await?,
+            _ => self.block(spec, args).await?,
+        }
+        Ok(())
+    }
+
+    /// Connects to a node. Without a connection the client gets an error.
+    pub(super) async fn dial(&mut self, node: usize) -> Option<Link> {
+        let Session { thread, login, replies, .. } = &self.session;
+        match Link::dial(&thread.shared, &thread.address(node), login).await {
+            Ok(link) => Some(link),
+            Err(DialError::Refused(error)) => {
+                replies.answer(&error);
+                None
+            }
+            Err(DialError::Unreachable(_)) => {
+                thread.shared.look_again();
+                replies.answer(UNREACHABLE);
+                None
+            }
+        }
+    }
+
+    /// Sends a request with keys of one slot over a connection of its own, and passes the reply on.
+    async fn block(&mut self, spec: &Spec, args: ArgsView<'_>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        write_request(args.iter(), &mut bytes);
+        let Some(Ok(slot)) = sole_slot(spec, args) else { return Ok(()) };
+        let mut until = Instant::now() + self.session.thread.shared.settings.retry_for;
+        loop {
+            match self.try_own(slot, &bytes).await? {
+                Tried::Answered(reply) => {
+                    match Refusal::read(&reply) {
+                        Some(Refusal::Moved(slot, address)) => {
+                            self.session.thread.moved(slot, address);
+                            // It has waited until now, and begins to wait elsewhere.
+                            until = Instant::now() + self.session.thread.shared.settings.retry_for;
+                        }
+                        Some(Refusal::Later) if Instant::now() < until => {}
+                        _ => {
+                            self.session.replies.answer(&reply);
+                            return Ok(());
+                        }
+                    }
+                }
+                Tried::Lost if spec.flags.contains(Flags::WRITE) => {
+                    self.session.thread.shared.counters.unknown.add(1);
+                    self.session.replies.answer(UNKNOWN);
+                    return Ok(());
+                }
+                Tried::Lost | Tried::Unsent => {
+                    if Instant::now() >= until {
+                        self.session.replies.answer(UNREACHABLE);
+                        return Ok(());
+                    }
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+            self.session.thread.renew();
+        }
+    }
+
+    /// Tries a request once. Errors are those of the client's connection.
+    async fn try_own(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<Tried> {
+        let Some(node) = self.session.thread.node_for(Target::Slot(slot)) else {
+            return Ok(Tried::Unsent);
+        };
+        let kept = self.session.own.take().filter(|(known, _)| *known == node);
+        let mut link = match kept {
+            Some((_, link)) => link,
+            None => {
+                let Session { thread, login, .. } = &self.session;
+                match Link::dial(&thread.shared, &thread.address(node), login).await {
+                    Ok(link) => link,
+                    Err(DialError::Refused(error)) => return Ok(Tried::Answered(error)),
+                    Err(DialError::Unreachable(_)) => {
+                        thread.shared.look_again();
+                        return Ok(Tried::Unsent);
+                    }
+                }
+            }
+        };
+        if link.send(bytes).await.is_err() {
+            return Ok(Tried::Lost);
+        }
+        Ok(match self.reply_or_end(&mut link).await? {
+            Some(reply) => {
+                self.session.own = Some((node, link));
+                Tried::Answered(reply)
+            }
+            None => Tried::Lost,
+        })
+    }
+
+    /// Waits for a reply; None if the node's connection ends. An error if the client's ends first: what it waits for
+    /// must not be taken from others.
+    async fn reply_or_end(&mut self, link: &mut Link) -> io::Result<Option<Vec<u8>>> {
+        let mut reply = std::pin::pin!(link.next());
+        poll_fn(|cx| {
+            if let Poll::Ready(reply) = reply.as_mut().poll(cx) {
+                return Poll::Ready(Ok(reply.ok()));
+            }
+            while self.input.bytes().len() < AHEAD_MAX {
+                match self.input.poll_read(&mut self.stream, 0, cx) {
+                    Poll::Ready(Ok(0)) => {
+                        return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => break,
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    async fn watch(&mut self, args: ArgsView<'_>) {
+        let spec = resolve(args).expect("it was resolved before");
+        let slot = match sole_slot(spec, args) {
+            Some(Ok(slot)) => slot,
+            Some(Err(refusal)) => {
+                return self.session.answer(|writer| writer.error_fmt(format_args!("{refusal}")));
+            }
+            None => return,
+        };
+        if self.session.watch.as_ref().is_some_and(|watch| watch.slot != slot) {
+            return self.session.answer(|writer| {
+                writer.error("CROSSSLOT the keys that a transaction watches must have one slot");
+            });
+        }
+        let mut bytes = Vec::new();
+        write_request(args.iter(), &mut bytes);
+        if let Some(watch) = &mut self.session.watch {
+            match watch.link.ask(&bytes).await {
+                Ok(reply) => self.session.replies.answer(&reply),
+                // EXEC finds the connection ended, and fails as after a change.
+                Err(_) => self.session.answer(|writer| writer.ok()),
+            }
+            return;
+        }
+        let until = Instant::now() + self.session.thread.shared.settings.retry_for;
+        loop {
+            self.session.own = None;
+            match self.try_own(slot, &bytes).await {
+                Ok(Tried::Answered(reply)) => match Refusal::read(&reply) {
+                    Some(Refusal::Moved(slot, address)) if Instant::now() < until => {
+                        self.session.thread.moved(slot, address);
+                    }
+                    Some(Refusal::Later) if Instant::now() < until => {}
+                    _ => {
+                        let own = self.session.own.take().filter(|_| reply.starts_with(b"+"));
+                        self.session.watch = own.map(|(_, link)| Watch { slot, link });
+                        return self.session.replies.answer(&reply);
+                    }
+                },
+                Ok(_) if Instant::now() < until => {}
+                Ok(_) => return self.session.replies.answer(UNREACHABLE),
+                Err(_) => return self.session.ends = true,
+            }
+            tokio::time::sleep(PAUSE).await;
+            self.session.thread.renew();
+        }
+    }
+
+    /// Sends the transaction over the connection that watches. If that has ended, or the slot has moved, nobody knows
+    /// whether the keys have changed: the transaction fails as if they had.
+    async fn execute_watched(&mut self) {
+        let slot = self.session.transaction_slot();
+        let Some(Watch { slot: watched, mut link }) = self.session.watch.take() else { return };
+        let Some((bytes, n)) = self.session.end_transaction() else { return };
+        if slot.is_some_and(|slot| slot != watched) {
+            return self.session.answer(|writer| {
+                writer.error("CROSSSLOT the keys of a transaction and those that it watches must have one slot");
+            });
+        }
+        let mut error = None;
+        if link.send(&bytes).await.is_err() {
+            return self.session.replies.answer(UNKNOWN);
+        }
+        for left in (0..n).rev() {
+            let Ok(reply) = link.next().await else {
+                return self.session.replies.answer(UNKNOWN);
+            };
+            if left > 0 {
+                error = error.or(reply.starts_with(b"-").then_some(reply));
+                continue;
+            }
+            let decisive = error.as_ref().filter(|_| reply.starts_with(b"-")).unwrap_or(&reply);
+            match Refusal::read(decisive) {
+                Some(_) => self.session.answer(|writer| writer.null_array()),
+                None => self.session.replies.answer(&reply),
+            }
+        }
+    }
+
+    async fn authenticate(&mut self, args: ArgsView<'_>) {
+        let (user, password) = match args.len() {
+            2 => (&b"default"[..], args.at(1)),
+            3 => (args.at(1), args.at(2)),
+            _ => return self.session.answer(|writer| writer.error("ERR syntax error")),
+        };
+        let login = Login { user: Some((user.to_vec(), password.to_vec())), ..self.session.login };
+        if self.log_in(login).await {
+            self.session.answer(|writer| writer.ok());
+        }
+    }
+
+    /// Has a node check a login, and uses it from then on. Otherwise the client has got the error.
+    async fn log_in(&mut self, login: Login) -> bool {
+        let Some(node) = self.session.thread.node_for(Target::Any) else {
+            self.session.replies.answer(UNREACHABLE);
+            return false;
+        };
+        let before = std::mem::replace(&mut self.session.login, login.clone());
+        if self.dial(node).await.is_none() {
+            self.session.login = before;
+            return false;
+        }
+        self.session.use_login(login);
+        self.session.pool.open();
+        true
+    }
+
+    async fn greet(&mut self, args: ArgsView<'_>) {
+        let mut login = self.session.login.clone();
+        if let Some(version) = args.get(1) {
+            match parse_i64(version) {
+                Some(2) => login.is_resp3 = false,
+                Some(3) => login.is_resp3 = true,
+                Some(_) => {
+                    return self
+                        .session
+                        .answer(|w| w.error("NOPROTO unsupported protocol version"));
+                }
+                None => {
+                    return self.session.answer(|writer| {
+                        writer.error("ERR Protocol version is not an integer or out of range");
+                    });
+                }
+            }
+        }
+        let mut name = None;
+        let mut at = 2;
+        while let Some(option) = args.get(at) {
+            match (option.to_ascii_lowercase().as_slice(), args.get(at + 1), args.get(at + 2)) {
+                (b"auth", Some(user), Some(password)) => {
+                    login.user = Some((user.to_vec(), password.to_vec()));
+                    at += 3;
+                }
+                (b"setname", Some(given), _) => {
+                    name = Some(given.to_vec());
+                    at += 2;
+                }
+                _ => {
+                    return self.session.answer(|writer| {
+                        writer.error("ERR Syntax error in HELLO option");
+                    });
+                }
+            }
+        }
+        if login != self.session.login && !self.log_in(login).await {
+            return;
+        }
+        if let Some(name) = name {
+            self.session.name = name;
+        }
+        let id = self.session.id as i64;
+        self.session.answer(|writer| {
+            writer.map(7);
+            writer.bulk(b"server");
+            writer.bulk(b"redis");
+            writer.bulk(b"version");
+            writer.bulk(crate::info::REDIS_VERSION.as_bytes());
+            writer.bulk(b"proto");
+            let is_resp3 = writer.version() == hotring_protocol::Version::Resp3;
+            writer.int(if is_resp3 { 3 } else { 2 });
+            writer.bulk(b"id");
+            writer.int(id);
+            writer.bulk(b"mode");
+            writer.bulk(b"standalone");
+            writer.bulk(b"role");
+            writer.bulk(b"master");
+            writer.bulk(b"modules");
+            writer.array(0);
+        });
+    }
+
+    /// WAIT: the smallest number of replicas, over all nodes to which the client has written.
+    async fn wait_for_replicas(&mut self, args: ArgsView<'_>) {
+        let (Some(n @ 0..), Some(timeout @ 0..)) = (parse_i64(args.at(1)), parse_i64(args.at(2)))
+        else {
+            return self.session.answer(|writer| {
+                writer.error("ERR value is not an integer or out of range");
+            });
+        };
+        // The node must not keep the other clients of the connection waiting.
+        let mut bytes = Vec::new();
+        write_request([&b"WAIT"[..], args.at(1), b"1"].into_iter(), &mut bytes);
+        let begun = Instant::now();
+        loop {
+            let mut least = i64::MAX;
+            for node in self.session.written.clone() {
+                let reply = self.session.ask_shared(node, &bytes).await;
+                let number = reply.strip_prefix(b":").and_then(|line| parse_i64(line.trim_ascii()));
+                match number {
+                    Some(number) => least = least.min(number),
+                    None => return self.session.replies.answer(&reply),
+                }
+            }
+            let least = if self.session.written.is_empty() { 0 } else { least };
+            let is_over = timeout > 0 && begun.elapsed().as_millis() >= timeout as u128;
+            if least >= n || is_over || self.session.written.is_empty() {
+                return self.session.answer(|writer| writer.int(least));
+            }
+            tokio::time::sleep(WAIT_PAUSE).await;
+        }
+    }
+}
+
+/// What became of a request on a connection of its own.
+enum Tried {
+    Answered(Vec<u8>),
+    /// The connection ended before the reply.
+    Lost,
+    /// There was no connection.
+    Unsent,
+}
+
+impl Session {
+    fn use_login(&mut self, login: Login) {
+        self.pool = self.thread.pool(&login);
+        (self.login, self.own) = (login, None);
+    }
+
+    fn reset(&mut self) {
+        (self.transaction, self.watch) = (None, None);
+        self.subscriptions.clear();
+        self.name.clear();
+        self.use_login(Login::default());
+        self.answer(|writer| writer.simple("RESET"));
+    }
+
+    /// Asks a node over the connection that all clients share, behind the client's earlier requests.
+    async fn ask_shared(&self, node: usize, bytes: &[u8]) -> Vec<u8> {
+        let replies = Rc::new(Replies::default());
+        let ticket = Ticket { replies: replies.clone(), number: replies.expect(), part: 0 };
+        let now = Instant::now();
+        let request = Request::new(Target::Any, ticket, false, now);
+        self.thread.send(&self.pool, node, bytes, request, now);
+        let mut reply = Vec::new();
+        poll_fn(|cx| {
+            replies.wake_later(cx);
+            replies.take_ready(&mut reply);
+            if reply.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        reply
+    }
+}

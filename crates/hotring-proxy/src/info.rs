@@ -1,0 +1,75 @@
+//! What INFO says about the proxy.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use crate::thread::Thread;
+
+/// The version of Redis whose clients' features the proxy has.
+pub(crate) use hotring_commands::commands::REDIS_VERSION;
+
+/// The text of INFO.
+pub(crate) fn text(thread: &Thread) -> String {
+    let shared = &thread.shared;
+    let counters = &shared.counters;
+    let mut out = String::new();
+    let mut section = |name: &str, lines: &[(&str, String)]| {
+        let gap = if out.is_empty() { "" } else { "\r\n" };
+        _ = write!(out, "{gap}# {name}\r\n");
+        for (field, value) in lines {
+            _ = write!(out, "{field}:{value}\r\n");
+        }
+    };
+    let number = |counter: &crate::shared::Counter| counter.value().to_string();
+    section(
+        "Server",
+        &[
+            ("redis_version", REDIS_VERSION.to_string()),
+            ("hotring_version", env!("CARGO_PKG_VERSION").to_string()),
+            ("redis_mode", "standalone".to_string()),
+            ("process_id", std::process::id().to_string()),
+            ("uptime_in_seconds", shared.started.elapsed().as_secs().to_string()),
+        ],
+    );
+    // ORDERING: Relaxed, a number for people.
+    let clients = shared.clients.load(Ordering::Relaxed);
+    section(
+        "Clients",
+        &[
+            ("connected_clients", clients.to_string()),
+            ("maxclients", shared.settings.clients_max.to_string()),
+        ],
+    );
+    section(
+        "Stats",
+        &[
+            ("total_connections_received", number(&counters.accepted)),
+            ("rejected_connections", number(&counters.refused)),
+            ("total_commands_processed", number(&counters.requests)),
+        ],
+    );
+    section(
+        "Proxy",
+        &[
+            ("proxy_merged_reads", number(&counters.merged)),
+            ("proxy_redirects", number(&counters.redirected)),
+            ("proxy_retries", number(&counters.retried)),
+            ("proxy_unknown_writes", number(&counters.unknown)),
+            ("proxy_connections_made", number(&counters.dialled)),
+            ("proxy_connections_failed", number(&counters.unreachable)),
+            ("proxy_connections_of_thread", thread.connections().to_string()),
+        ],
+    );
+    let layout = thread.layout();
+    let line = |(i, shard): (usize, &crate::layout::Shard)| {
+        (
+            format!("shard{i}"),
+            format!("primary={},replicas={}", shard.primary, shard.replicas.join(" ")),
+        )
+    };
+    let shards: Vec<_> = layout.shards().iter().enumerate().map(line).collect();
+    let shards: Vec<_> = shards.iter().map(|(name, line)| (name.as_str(), line.clone())).collect();
+    section("Cluster", &shards);
+    section("Keyspace", &[]);
+    out
+}

@@ -1,0 +1,151 @@
+//! A connection to a node: dials, logs in, and reads replies one by one.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::time::Duration;
+
+use hotring_protocol::{ReplyEnd, ReplyLimits, Version};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use crate::input::Input;
+use crate::plan::write_request;
+use crate::shared::Shared;
+
+/// Limit of the time to connect and to log in.
+const DIAL_MAX: Duration = Duration::from_secs(2);
+
+/// A connection of any kind.
+pub(crate) trait Connection: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection for S {}
+
+/// Who a connection to a node acts for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Login {
+    /// Name and password; None for the default user without a password.
+    pub user: Option<(Vec<u8>, Vec<u8>)>,
+    /// The version of the replies.
+    pub is_resp3: bool,
+}
+
+impl Login {
+    /// The version of the replies.
+    pub(crate) fn version(&self) -> Version {
+        if self.is_resp3 { Version::Resp3 } else { Version::Resp2 }
+    }
+}
+
+/// Why there is no connection to a node.
+#[derive(Debug)]
+pub(crate) enum DialError {
+    /// Nobody answers there, or not as a node would.
+    Unreachable(String),
+    /// The node's error for this login.
+    Refused(Vec<u8>),
+}
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DialError::Unreachable(why) => f.write_str(why),
+            DialError::Refused(error) => f.write_str(String::from_utf8_lossy(error).trim_end()),
+        }
+    }
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> Self {
+        DialError::Unreachable(error.to_string())
+    }
+}
+
+/// A connection to a node.
+pub(crate) struct Link {
+    pub stream: Box<dyn Connection>,
+    pub input: Input,
+    pub end: ReplyEnd,
+}
+
+impl Link {
+    /// Connects to a node and logs in.
+    pub(crate) async fn dial(
+        shared: &Shared,
+        address: &str,
+        login: &Login,
+    ) -> Result<Self, DialError> {
+        let dialled = tokio::time::timeout(DIAL_MAX, dial(shared, address, login)).await;
+        dialled.unwrap_or_else(|_| Err(DialError::Unreachable("connecting takes too long".into())))
+    }
+
+    /// Sends a request.
+    pub(crate) async fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.stream.write_all(request).await?;
+        self.stream.flush().await
+    }
+
+    /// The next reply.
+    pub(crate) async fn next(&mut self) -> io::Result<Vec<u8>> {
+        loop {
+            if let Some(len) = self.find_end()? {
+                let reply = self.input.bytes()[..len].to_vec();
+                self.input.consume(len);
+                return Ok(reply);
+            }
+            let Link { stream, input, .. } = self;
+            if poll_fn(|cx| input.poll_read(stream, 0, cx)).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// The length of the next reply, if it has arrived.
+    pub(crate) fn find_end(&mut self) -> io::Result<Option<usize>> {
+        if self.input.bytes().is_empty() {
+            return Ok(None);
+        }
+        self.end.find(self.input.bytes(), &ReplyLimits::default()).map_err(io::Error::other)
+    }
+
+    /// Sends a request and returns its reply.
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
+        self.send(request).await?;
+        self.next().await
+    }
+}
+
+async fn dial(shared: &Shared, address: &str, login: &Login) -> Result<Link, DialError> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let stream: Box<dyn Connection> = match &shared.tls {
+        None => Box::new(stream),
+        Some(tls) => {
+            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+            let name = ServerName::try_from(host.trim_matches(['[', ']']).to_string())
+                .map_err(|why| DialError::Unreachable(format!("TLS: {why}")))?;
+            Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?)
+        }
+    };
+    let mut link = Link { stream, input: Input::default(), end: ReplyEnd::default() };
+    let mut greeting = Vec::new();
+    if let Some((user, password)) = &login.user {
+        write_request([b"AUTH", &user[..], password].into_iter(), &mut greeting);
+    }
+    if login.is_resp3 {
+        write_request([&b"HELLO"[..], b"3"].into_iter(), &mut greeting);
+    }
+    if greeting.is_empty() {
+        return Ok(link);
+    }
+    link.send(&greeting).await?;
+    for _ in 0..usize::from(login.user.is_some()) + usize::from(login.is_resp3) {
+        let reply = link.next().await?;
+        if reply.starts_with(b"-") {
+            return Err(DialError::Refused(reply));
+        }
+    }
+    Ok(link)
+}

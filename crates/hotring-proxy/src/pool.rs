@@ -1,0 +1,87 @@
+//! The connections of one thread to all nodes, for the clients of one user.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+use crate::link::{Link, Login};
+use crate::request::Target;
+use crate::thread::Thread;
+use crate::upstream::Upstream;
+
+/// Connections to nodes, made when they are first needed.
+pub(crate) struct Pool {
+    pub login: Login,
+    /// Whether the nodes let this user in, once that is known.
+    access: Cell<Option<bool>>,
+    /// By the numbers of the nodes.
+    upstreams: RefCell<Vec<Option<Rc<Upstream>>>>,
+}
+
+impl Pool {
+    pub(crate) fn new(login: Login) -> Rc<Self> {
+        Rc::new(Pool { login, access: Cell::new(None), upstreams: RefCell::default() })
+    }
+
+    /// Whether the nodes let this user in. Others must not be able to fill memory.
+    pub(crate) fn is_open(&self) -> bool {
+        self.access.get() == Some(true)
+    }
+
+    /// Notes that a node has let this user in.
+    pub(crate) fn open(&self) {
+        self.access.set(Some(true));
+    }
+
+    /// Finds out whether the nodes let this user in, unless that is known.
+    pub(crate) async fn learn(&self, thread: &Thread) {
+        if self.access.get().is_some() {
+            return;
+        }
+        let Some(node) = thread.node_for(Target::Any) else { return };
+        let dialled = Link::dial(&thread.shared, &thread.address(node), &self.login).await;
+        let Ok(mut link) = dialled else { return };
+        if let Ok(reply) = link.ask(b"PING\r\n").await {
+            self.access.set(Some(!reply.starts_with(b"-NOAUTH")));
+        }
+    }
+
+    /// The connection to a node.
+    pub(crate) fn upstream(self: &Rc<Self>, thread: &Rc<Thread>, node: usize) -> Rc<Upstream> {
+        let upstreams = &mut *self.upstreams.borrow_mut();
+        if upstreams.len() <= node {
+            upstreams.resize(node + 1, None);
+        }
+        let upstream = upstreams[node].get_or_insert_with(|| {
+            let upstream = Upstream::new(node);
+            let task = upstream.clone().serve(thread.clone(), Rc::downgrade(self));
+            tokio::task::spawn_local(task);
+            upstream
+        });
+        upstream.clone()
+    }
+
+    /// Ends connections to nodes that owe replies and have been silent since then. Nodes that are `gone` have less
+    /// time.
+    pub(crate) fn break_silent(
+        &self,
+        since: Instant,
+        since_if_gone: Instant,
+        gone: impl Fn(usize) -> bool,
+    ) {
+        for upstream in self.upstreams.borrow().iter().flatten() {
+            upstream.break_if_silent(if gone(upstream.node) { since_if_gone } else { since });
+        }
+    }
+
+    /// The number of connections.
+    pub(crate) fn len(&self) -> usize {
+        self.upstreams.borrow().iter().flatten().count()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.upstreams.borrow().iter().flatten().for_each(|upstream| upstream.close());
+    }
+}

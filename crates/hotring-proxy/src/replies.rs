@@ -1,0 +1,257 @@
+//! The replies that a client waits for. They come from several nodes, and leave in the order of its requests.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::task::{Context, Waker};
+
+use hotring_protocol::Version;
+
+use crate::combine::{Combine, combine};
+
+/// The replies of one client. Its session and the connections to nodes, all on one thread, share it.
+#[derive(Debug, Default)]
+pub(crate) struct Replies(RefCell<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The number of the request whose place is the first.
+    first: u64,
+    /// A place for each request whose reply is not ready.
+    places: VecDeque<Place>,
+    /// Bytes of the replies in the places.
+    kept: usize,
+    /// Replies that may be sent.
+    ready: Vec<u8>,
+    /// Requests without a reply that may write.
+    writes: usize,
+    /// Requests that wait for another try.
+    retried: usize,
+    /// The client's task, while it waits.
+    waker: Option<Waker>,
+    /// The client has gone.
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+enum Place {
+    Empty,
+    Filled(Vec<u8>),
+    Joined(Box<Join>),
+}
+
+/// The replies to the parts of a request.
+#[derive(Debug)]
+struct Join {
+    parts: Vec<Vec<u8>>,
+    left: usize,
+    combine: Combine,
+    version: Version,
+}
+
+impl Replies {
+    /// Makes a place for the reply to a request, and returns its number.
+    pub(crate) fn expect(&self) -> u64 {
+        self.add(Place::Empty)
+    }
+
+    /// Makes a place for the replies to this many parts of a request, at least one.
+    pub(crate) fn expect_parts(&self, n: usize, combine: Combine, version: Version) -> u64 {
+        let parts = vec![Vec::new(); n];
+        self.add(Place::Joined(Box::new(Join { parts, left: n, combine, version })))
+    }
+
+    fn add(&self, place: Place) -> u64 {
+        let inner = &mut *self.0.borrow_mut();
+        inner.places.push_back(place);
+        inner.first + inner.places.len() as u64 - 1
+    }
+
+    /// Puts the reply to a part of a request at its place. A request that is not split has part 0.
+    pub(crate) fn fill(&self, number: u64, part: usize, reply: &[u8]) {
+        let inner = &mut *self.0.borrow_mut();
+        if inner.is_closed {
+            return;
+        }
+        let Some(index) = number.checked_sub(inner.first).map(|index| index as usize) else {
+            return;
+        };
+        let Some(place) = inner.places.get_mut(index) else { return };
+        match place {
+            Place::Joined(join) => {
+                join.parts[part] = reply.to_vec();
+                join.left -= 1;
+                inner.kept += reply.len();
+                if join.left > 0 {
+                    return;
+                }
+                inner.kept -= join.parts.iter().map(Vec::len).sum::<usize>();
+                let whole = combine(&join.combine, &join.parts, join.version);
+                inner.kept += whole.len();
+                *place = Place::Filled(whole);
+            }
+            _ if index == 0 => {
+                inner.ready.extend_from_slice(reply);
+                inner.places.pop_front();
+                inner.first += 1;
+            }
+            _ => {
+                inner.kept += reply.len();
+                *place = Place::Filled(reply.to_vec());
+            }
+        }
+        inner.advance();
+    }
+
+    /// Adds a reply that is known at once.
+    pub(crate) fn answer(&self, reply: &[u8]) {
+        let number = self.expect();
+        self.fill(number, 0, reply);
+    }
+
+    /// Adds a message that answers no request.
+    pub(crate) fn push(&self, message: &[u8]) {
+        self.0.borrow_mut().ready.extend_from_slice(message);
+    }
+
+    /// Counts a request that may write and has no reply yet.
+    pub(crate) fn begin_write(&self) {
+        self.0.borrow_mut().writes += 1;
+    }
+
+    /// Counts a request that may write and has its reply.
+    pub(crate) fn end_write(&self) {
+        self.0.borrow_mut().writes -= 1;
+    }
+
+    /// Whether a request that may write has no reply yet.
+    pub(crate) fn awaits_write(&self) -> bool {
+        self.0.borrow().writes > 0
+    }
+
+    /// Counts a request that waits for another try. Meanwhile the client's later requests must wait as well.
+    pub(crate) fn begin_retry(&self) {
+        self.0.borrow_mut().retried += 1;
+    }
+
+    /// Counts a request that is tried again.
+    pub(crate) fn end_retry(&self) {
+        let inner = &mut *self.0.borrow_mut();
+        inner.retried -= 1;
+        inner.wake();
+    }
+
+    /// Whether a request waits for another try.
+    pub(crate) fn awaits_retry(&self) -> bool {
+        self.0.borrow().retried > 0
+    }
+
+    /// Whether this is the client's last request.
+    pub(crate) fn is_last(&self, number: u64) -> bool {
+        let inner = self.0.borrow();
+        number + 1 == inner.first + inner.places.len() as u64
+    }
+
+    /// The number of requests whose replies are not ready.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.borrow().places.len()
+    }
+
+    /// Bytes of all replies that have not been taken.
+    pub(crate) fn bytes(&self) -> usize {
+        let inner = self.0.borrow();
+        inner.kept + inner.ready.len()
+    }
+
+    /// Appends the replies that may be sent to `out`.
+    pub(crate) fn take_ready(&self, out: &mut Vec<u8>) {
+        let ready = &mut self.0.borrow_mut().ready;
+        match out.is_empty() {
+            true => std::mem::swap(out, ready),
+            false => out.append(ready),
+        }
+    }
+
+    /// Wakes this task once a reply may be sent, or a request is tried again.
+    pub(crate) fn wake_later(&self, cx: &Context<'_>) {
+        let waker = &mut self.0.borrow_mut().waker;
+        match waker {
+            Some(known) => known.clone_from(cx.waker()),
+            None => *waker = Some(cx.waker().clone()),
+        }
+    }
+
+    /// Drops all replies, those to come as well.
+    pub(crate) fn close(&self) {
+        let inner = &mut *self.0.borrow_mut();
+        inner.is_closed = true;
+        (inner.places, inner.ready, inner.kept) = (VecDeque::new(), Vec::new(), 0);
+    }
+
+    /// Whether the client has gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.borrow().is_closed
+    }
+}
+
+impl Inner {
+    /// Lets the replies at the front go.
+    fn advance(&mut self) {
+        while let Some(Place::Filled(_)) = self.places.front()
+            && let Some(Place::Filled(reply)) = self.places.pop_front()
+        {
+            self.first += 1;
+            self.kept -= reply.len();
+            self.ready.extend_from_slice(&reply);
+        }
+        if !self.ready.is_empty() {
+            self.wake();
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready(replies: &Replies) -> String {
+        let mut out = Vec::new();
+        replies.take_ready(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn replies_leave_in_the_order_of_the_requests() {
+        let replies = Replies::default();
+        let (a, b) = (replies.expect(), replies.expect());
+        let c = replies.expect_parts(2, Combine::Sum, Version::Resp2);
+        replies.answer(b"+d\r\n");
+        replies.fill(b, 0, b"+b\r\n");
+        assert_eq!((ready(&replies), replies.waiting(), replies.bytes()), (String::new(), 4, 8));
+        replies.fill(a, 0, b"+a\r\n");
+        assert_eq!((ready(&replies), replies.waiting()), ("+a\r\n+b\r\n".into(), 2));
+        replies.fill(c, 1, b":2\r\n");
+        assert_eq!((ready(&replies), replies.bytes()), (String::new(), 8));
+        assert!(replies.is_last(c + 1) && !replies.is_last(c));
+        replies.fill(c, 0, b":3\r\n");
+        assert_eq!(ready(&replies), ":5\r\n+d\r\n");
+        assert_eq!((replies.waiting(), replies.bytes()), (0, 0));
+        replies.answer(b"+e\r\n");
+        assert_eq!(ready(&replies), "+e\r\n");
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_client_that_has_gone() {
+        let replies = Replies::default();
+        let (a, b) = (replies.expect(), replies.expect());
+        replies.fill(b, 0, b"+b\r\n");
+        replies.close();
+        replies.fill(a, 0, b"+a\r\n");
+        assert_eq!((ready(&replies), replies.bytes(), replies.waiting()), (String::new(), 0, 0));
+    }
+}

@@ -1,0 +1,102 @@
+//! A request on its way to a node.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use hotring_cluster::Slot;
+
+use crate::replies::Replies;
+
+/// Which node a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The primary of a slot.
+    Slot(Slot),
+    /// Any primary.
+    Any,
+}
+
+/// Where a reply belongs.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub replies: Rc<Replies>,
+    pub number: u64,
+    pub part: usize,
+}
+
+/// A request on its way to a node. Its bytes are elsewhere.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub target: Target,
+    pub ticket: Ticket,
+    /// Other clients that have asked the same and get the same reply.
+    pub merged: Vec<Ticket>,
+    /// It may change something: once it was sent whole, it must not be sent again.
+    pub writes: bool,
+    /// It is a script, whose refusal by a node may come in its middle.
+    pub is_script: bool,
+    /// The replies that a node gives to it; only the last one is the client's.
+    n_replies: usize,
+    /// Those that are missing.
+    pub missing: usize,
+    /// The first error among the replies that are not the client's.
+    pub error: Option<Vec<u8>>,
+    /// It is tried again until then.
+    pub until: Instant,
+    /// How often it was sent elsewhere.
+    pub redirects: u32,
+}
+
+impl Request {
+    /// A request with one reply.
+    pub(crate) fn new(target: Target, ticket: Ticket, writes: bool, until: Instant) -> Self {
+        if writes {
+            ticket.replies.begin_write();
+        }
+        Request {
+            target,
+            ticket,
+            merged: Vec::new(),
+            writes,
+            is_script: false,
+            n_replies: 1,
+            missing: 1,
+            error: None,
+            until,
+            redirects: 0,
+        }
+    }
+
+    /// The same as several commands, of which the client gets the reply to the last one.
+    pub(crate) fn of_commands(self, n: usize) -> Self {
+        Request { n_replies: n, missing: n, ..self }
+    }
+
+    /// Counts the reply to ASKING, which is sent before it from now on.
+    pub(crate) fn asks(&mut self) {
+        self.n_replies += 1;
+    }
+
+    /// Expects all replies once more.
+    pub(crate) fn begin_again(&mut self) {
+        (self.missing, self.error) = (self.n_replies, None);
+    }
+
+    /// Whether those who wait for it have sent nothing behind it.
+    pub(crate) fn is_last(&self) -> bool {
+        self.tickets().all(|ticket| ticket.replies.is_last(ticket.number))
+    }
+
+    /// All who wait for its reply.
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
+        std::iter::once(&self.ticket).chain(&self.merged)
+    }
+
+    /// Gives everybody the reply.
+    pub(crate) fn finish(self, reply: &[u8]) {
+        if self.writes {
+            self.ticket.replies.end_write();
+        }
+        self.tickets().for_each(|ticket| ticket.replies.fill(ticket.number, ticket.part, reply));
+    }
+}

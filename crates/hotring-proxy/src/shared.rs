@@ -1,0 +1,137 @@
+//! What all threads of a proxy share: settings, the layout of the cluster, counters.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use hotring_commands::state::tls::{self, Tls};
+use tokio::sync::Notify;
+use tokio_rustls::rustls::ClientConfig;
+
+use crate::layout::Layout;
+use crate::settings::Settings;
+
+/// The state of a proxy.
+pub(crate) struct Shared {
+    pub settings: Settings,
+    /// TLS to the nodes.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// TLS of clients.
+    pub client_tls: Tls,
+    pub counters: Counters,
+    pub started: Instant,
+    /// Clients that are connected.
+    pub clients: AtomicUsize,
+    layout: RwLock<Arc<Layout>>,
+    /// Raised with each new layout.
+    version: AtomicU64,
+    /// Tells the task that asks for the layout to ask soon.
+    look: Notify,
+    is_stopping: AtomicBool,
+    stop: Notify,
+}
+
+/// What a proxy has done. Each is a number for people, and orders nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub accepted: Counter,
+    pub refused: Counter,
+    pub requests: Counter,
+    pub merged: Counter,
+    pub redirected: Counter,
+    pub retried: Counter,
+    pub unknown: Counter,
+    pub dialled: Counter,
+    pub unreachable: Counter,
+}
+
+/// A counter.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        // ORDERING: Relaxed, a number for people.
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        // ORDERING: Relaxed, a number for people.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// # Errors
+    ///
+    /// A text for the operator, if TLS cannot be set up.
+    pub(crate) fn new(settings: Settings) -> Result<Self, String> {
+        let tls = settings.tls_nodes.then(|| tls::client(&settings.tls)).transpose();
+        let client_tls = Tls::default();
+        if !settings.tls_listen.is_empty() {
+            client_tls.load(&settings.tls).map_err(|why| why.to_string())?;
+        }
+        Ok(Shared {
+            tls: tls.map_err(|why| why.to_string())?,
+            client_tls,
+            settings,
+            counters: Counters::default(),
+            started: Instant::now(),
+            clients: AtomicUsize::new(0),
+            layout: RwLock::default(),
+            version: AtomicU64::new(0),
+            look: Notify::new(),
+            is_stopping: AtomicBool::new(false),
+            stop: Notify::new(),
+        })
+    }
+
+    /// The number of the present layout.
+    pub(crate) fn version(&self) -> u64 {
+        // ORDERING: Acquire, pairs with `publish`: who sees the number sees that layout or a later one.
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        self.layout.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn publish(&self, layout: Layout) {
+        *self.layout.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(layout);
+        // ORDERING: Release, pairs with `version`.
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Has the layout asked for soon.
+    pub(crate) fn look_again(&self) {
+        self.look.notify_one();
+    }
+
+    /// Waits until somebody wants the layout to be asked for.
+    pub(crate) async fn looked_for(&self) {
+        self.look.notified().await;
+    }
+
+    /// Ends the proxy.
+    pub(crate) fn stop(&self) {
+        // ORDERING: Release, pairs with `stopping`.
+        self.is_stopping.store(true, Ordering::Release);
+        self.stop.notify_waiters();
+    }
+
+    /// Whether the proxy is to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        // ORDERING: Acquire, pairs with `stop`.
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Waits until the proxy is to end.
+    pub(crate) async fn stopping(&self) {
+        let mut stop = std::pin::pin!(self.stop.notified());
+        // Before the flag is read: a stop in between is then not missed.
+        stop.as_mut().enable();
+        if !self.is_stopping() {
+            stop.await;
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! A connection to a node that all clients of one user on one thread share. Their requests go out in the order in which
+//! they come, in as few writes as possible, and the replies come back in that order.
+//!
+//! 1. A request that the kernel has not taken whole has not been executed, and may be sent again or elsewhere.
+//! 2. A request that may write, and was sent whole, must never be sent again without a reply that says that the node
+//!    has not executed it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use hotring_cluster::Slot;
+use tokio::io::AsyncWrite;
+use tokio::time::Sleep;
+
+use crate::link::{DialError, Link};
+use crate::pool::Pool;
+use crate::request::{Request, Ticket};
+use crate::settle::{give_up, settle, undo};
+use crate::thread::Thread;
+
+/// Pause before a node is dialled again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Bytes of unanswered requests above which clients must wait before they add more.
+const ROOM: usize = 4 << 20;
+
+/// Answered bytes that are dropped at once.
+const DROPPED_MIN: usize = 64 << 10;
+
+/// Entries of the table of reads that others may join.
+const JOINABLE: usize = 64;
+
+/// A connection to a node.
+pub(crate) struct Upstream {
+    /// The number of the node on this thread.
+    pub node: usize,
+    inner: RefCell<Inner>,
+}
+
+struct Inner {
+    requests: VecDeque<Queued>,
+    /// The number of the request at the front.
+    first: u64,
+    /// The bytes of the requests. `bytes[0]` is byte `begin` of all that were ever queued.
+    bytes: Vec<u8>,
+    begin: u64,
+    /// Bytes that the kernel has taken.
+    sent: u64,
+    /// For some reads, by their slots, the number of the request.
+    joinable: [u64; JOINABLE],
+    /// The task that serves the connection.
+    task: Option<Waker>,
+    /// Clients that wait for room.
+    waiting: Vec<Waker>,
+    /// When the first request that is not sent was queued.
+    queued_at: Option<Instant>,
+    /// When the node last answered, or got a request while it had none.
+    heard_at: Instant,
+    /// The connection must end.
+    is_broken: bool,
+    /// Nobody will use it again.
+    is_closed: bool,
+}
+
+struct Queued {
+    request: Request,
+    /// Where its bytes end.
+    end: u64,
+    len: usize,
+}
+
+impl Upstream {
+    pub(crate) fn new(node: usize) -> Rc<Self> {
+        let inner = Inner {
+            requests: VecDeque::new(),
+            first: 1,
+            bytes: Vec::new(),
+            begin: 0,
+            sent: 0,
+            joinable: [0; JOINABLE],
+            task: None,
+            waiting: Vec::new(),
+            queued_at: None,
+            heard_at: Instant::now(),
+            is_broken: false,
+            is_closed: false,
+        };
+        Rc::new(Upstream { node, inner: RefCell::new(inner) })
+    }
+
+    /// Whether clients may add requests. If not, wakes the task once they may.
+    pub(crate) fn has_room(&self, cx: Option<&Context<'_>>) -> bool {
+        let inner = &mut *self.inner.borrow_mut();
+        let has_room = inner.unanswered() < ROOM;
+        if let Some(cx) = cx.filter(|_| !has_room) {
+            inner.waiting.push(cx.waker().clone());
+        }
+        has_room
+    }
+
+    /// Adds a request.
+    pub(crate) fn queue(&self, bytes: &[u8], request: Request, now: Instant) {
+        let inner = &mut *self.inner.borrow_mut();
+        if inner.requests.is_empty() {
+            inner.heard_at = now;
+        }
+        inner.queued_at.get_or_insert(now);
+        inner.bytes.extend_from_slice(bytes);
+        let end = inner.begin + inner.bytes.len() as u64;
+        inner.requests.push_back(Queued { request, end, len: bytes.len() });
+        if let Some(task) = inner.task.take() {
+            task.wake();
+        }
+    }
+
+    /// Adds a read that others may join until it is sent.
+    pub(crate) fn queue_joinable(&self, slot: Slot, bytes: &[u8], request: Request, now: Instant) {
+        self.queue(bytes, request, now);
+        let inner = &mut *self.inner.borrow_mut();
+        let number = inner.first + inner.requests.len() as u64 - 1;
+        inner.joinable[usize::from(slot) % JOINABLE] = number;
+    }
+
+    /// Joins a read of the same bytes that is not sent yet. Gives the ticket back if there is none.
+    pub(crate) fn join(&self, slot: Slot, bytes: &[u8], ticket: Ticket) -> Result<(), Ticket> {
+        let inner = &mut *self.inner.borrow_mut();
+        let number = inner.joinable[usize::from(slot) % JOINABLE];
+        let found =
+            number.checked_sub(inner.first).and_then(|at| inner.requests.get_mut(at as usize));
+        let Some(Queued { request, end, len }) = found else { return Err(ticket) };
+        let start = *end - *len as u64;
+        let at = (start - inner.begin) as usize;
+        if start < inner.sent || *len != bytes.len() || inner.bytes[at..at + *len] != *bytes {
+            return Err(ticket);
+        }
+        request.merged.push(ticket);
+        Ok(())
+    }
+
+    /// Ends the connection if the node owes replies and has been silent since then.
+    pub(crate) fn break_if_silent(&self, since: Instant) {
+        let inner = &mut *self.inner.borrow_mut();
+        if !inner.requests.is_empty() && inner.heard_at < since {
+            inner.is_broken = true;
+            inner.wake();
+        }
+    }
+
+    /// Ends the task once it has no requests.
+    pub(crate) fn close(&self) {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.is_closed = true;
+        inner.wake();
+    }
+
+    /// Serves the connection until it is closed. Dials when there are requests.
+    pub(crate) async fn serve(self: Rc<Self>, thread: Rc<Thread>, pool: Weak<Pool>) {
+        loop {
+            poll_fn(|cx| self.poll_work(cx)).await;
+            // Held for a moment only: a pool without clients must end.
+            let login = pool.upgrade().filter(|_| self.has_work()).map(|pool| pool.login.clone());
+            let Some(login) = login else { return };
+            let address = thread.address(self.node);
+            match Link::dial(&thread.shared, &address, &login).await {
+                Ok(link) => {
+                    thread.shared.counters.dialled.add(1);
+                    let why = self.talk(link, &thread, &pool).await;
+                    tracing::debug!(node = %address, "connection lost: {why}");
+                    self.end(&thread, &pool, None);
+                }
+                Err(why) => {
+                    thread.shared.counters.unreachable.add(1);
+                    tracing::debug!(node = %address, "cannot connect: {why}");
+                    thread.shared.look_again();
+                    let error = match why {
+                        DialError::Refused(error) => Some(error),
+                        DialError::Unreachable(_) => None,
+                    };
+                    self.end(&thread, &pool, error.as_deref());
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.inner.borrow().requests.is_empty()
+    }
+
+    fn poll_work(&self, cx: &Context<'_>) -> Poll<()> {
+        let inner = &mut *self.inner.borrow_mut();
+        if !inner.requests.is_empty() || inner.is_closed {
+            return Poll::Ready(());
+        }
+        inner.task = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Exchanges requests and replies until the connection ends, and says why.
+    async fn talk(&self, mut link: Link, thread: &Rc<Thread>, pool: &Weak<Pool>) -> io::Error {
+        let mut pause: Option<Pin<Box<Sleep>>> = None;
+        let talking = poll_fn(|cx| {
+            loop {
+                if self.inner.borrow().must_end() {
+                    return Poll::Ready(io::Error::other("the node is silent, or nobody needs it"));
+                }
+                if let Err(error) = self.poll_send(&mut link, &mut pause, thread, cx) {
+                    return Poll::Ready(error);
+                }
+                match link.input.poll_read(&mut link.stream, 0, cx) {
+                    Poll::Ready(Ok(0)) => {
+                        return Poll::Ready(io::Error::other("the node has closed it"));
+                    }
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Ready(Err(error)) => return Poll::Ready(error),
+                    Poll::Pending => break,
+                }
+                if let Err(error) = self.take_replies(&mut link, thread, pool) {
+                    return Poll::Ready(error);
+                }
+            }
+            self.inner.borrow_mut().task = Some(cx.waker().clone());
+            Poll::Pending
+        });
+        talking.await
+    }
+
+    /// Sends what is queued, after a pause if the settings want that requests be merged meanwhile.
+    fn poll_send(
+        &self,
+        link: &mut Link,
+        pause: &mut Option<Pin<Box<Sleep>>>,
+        thread: &Thread,
+        cx: &mut Context<'_>,
+    ) -> io::Result<()> {
+        let inner = &mut *self.inner.borrow_mut();
+        let window = thread.shared.settings.merge_window;
+        if !window.is_zero()
+            && let Some(queued_at) = inner.queued_at
+        {
+            let until = (queued_at + window).into();
+            let sleep = pause.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+            if sleep.deadline() != until {
+                sleep.as_mut().reset(until);
+            }
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Ok(());
+            }
+        }
+        let mut at = (inner.sent - inner.begin) as usize;
+        while at < inner.bytes.len() {
+            match Pin::new(&mut link.stream).poll_write(cx, &inner.bytes[at..]) {
+                Poll::Ready(Ok(n)) => at += n,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => break,
+            }
+        }
+        inner.sent = inner.begin + at as u64;
+        if at == inner.bytes.len() {
+            inner.queued_at = None;
+        }
+        if let Poll::Ready(Err(error)) = Pin::new(&mut link.stream).poll_flush(cx) {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Passes on the replies that have arrived.
+    fn take_replies(
+        &self,
+        link: &mut Link,
+        thread: &Rc<Thread>,
+        pool: &Weak<Pool>,
+    ) -> io::Result<()> {
+        let pool = &pool.upgrade().ok_or_else(|| io::Error::other("nobody needs it"))?;
+        let now = Instant::now();
+        while let Some(len) = link.find_end()? {
+            let reply = &link.input.bytes()[..len];
+            // A push message answers no request.
+            if reply[0] != b'>' {
+                let (request, bytes) = self.answered(reply, now)?;
+                if let Some(request) = request {
+                    settle(thread, pool, request, bytes, reply, now);
+                }
+            }
+            link.input.consume(len);
+        }
+        Ok(())
+    }
+
+    /// The request that this reply ends, with its bytes if they are needed again: only an error may send it elsewhere.
+    fn answered(&self, reply: &[u8], now: Instant) -> io::Result<(Option<Request>, Vec<u8>)> {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.heard_at = now;
+        let unasked = || io::Error::other("the node sends replies without requests");
+        let front = inner.requests.front_mut().ok_or_else(unasked)?;
+        if front.end > inner.sent {
+            return Err(unasked());
+        }
+        let request = &mut front.request;
+        request.missing -= 1;
+        let is_error = reply[0] == b'-';
+        if request.missing > 0 {
+            if is_error && request.error.is_none() {
+                request.error = Some(reply.to_vec());
+            }
+            return Ok((None, Vec::new()));
+        }
+        let needs_bytes = is_error || request.error.is_some();
+        let (request, bytes) = inner.pop(needs_bytes).expect("there is a front");
+        Ok((Some(request), bytes))
+    }
+
+    /// Takes all requests back after the connection has ended. With an error of the node they all get that.
+    fn end(&self, thread: &Rc<Thread>, pool: &Weak<Pool>, error: Option<&[u8]>) {
+        let pool = pool.upgrade();
+        let now = Instant::now();
+        loop {
+            let (request, bytes, was_sent) = {
+                let inner = &mut *self.inner.borrow_mut();
+                let Some(front) = inner.requests.front() else { break };
+                let was_sent = front.end <= inner.sent;
+                let (request, bytes) = inner.pop(true).expect("there is a front");
+                (request, bytes, was_sent)
+            };
+            match (error, &pool) {
+                (Some(error), _) => request.finish(error),
+                (None, Some(pool)) => undo(thread, pool, request, bytes, was_sent, now),
+                (None, None) => give_up(request),
+            }
+        }
+        let inner = &mut *self.inner.borrow_mut();
+        inner.begin += inner.bytes.len() as u64;
+        inner.bytes.clear();
+        (inner.sent, inner.queued_at, inner.is_broken) = (inner.begin, None, false);
+        inner.wake_waiting();
+    }
+}
+
+impl Inner {
+    fn unanswered(&self) -> usize {
+        let first = self.requests.front().map(|front| front.end - front.len as u64);
+        first.map_or(0, |first| (self.begin + self.bytes.len() as u64 - first) as usize)
+    }
+
+    fn must_end(&self) -> bool {
+        self.is_broken || self.is_closed && self.requests.is_empty()
+    }
+
+    /// Removes the request at the front. Its bytes are copied if they are needed.
+    fn pop(&mut self, needs_bytes: bool) -> Option<(Request, Vec<u8>)> {
+        let Queued { request, end, len } = self.requests.pop_front()?;
+        self.first += 1;
+        let end = (end - self.begin) as usize;
+        let bytes = if needs_bytes { self.bytes[end - len..end].to_vec() } else { Vec::new() };
+        let sent = (self.sent - self.begin) as usize;
+        if end == self.bytes.len() && sent == end {
+            self.begin += end as u64;
+            self.bytes.clear();
+            self.bytes.shrink_to(DROPPED_MIN);
+        } else if end >= DROPPED_MIN && end * 2 >= self.bytes.len() && sent >= end {
+            self.begin += end as u64;
+            self.bytes.drain(..end);
+        }
+        if !self.waiting.is_empty() && self.unanswered() < ROOM / 2 {
+            self.wake_waiting();
+        }
+        Some((request, bytes))
+    }
+
+    fn wake_waiting(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    fn wake(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.wake();
+        }
+    }
+}
