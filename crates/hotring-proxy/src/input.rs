@@ -37,7 +37,7 @@ impl Input {
         }
     }
 
-    /// Reads what has arrived, at most so much that `wanted` bytes are there, or a usual portion. Ok(0): the end.
+    /// Reads what has arrived: up to `wanted` bytes in all, or a usual portion. Ok(0): the end.
     pub(crate) fn poll_read(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin + ?Sized),

@@ -42,7 +42,7 @@ impl Login {
 /// Why there is no connection to a node.
 #[derive(Debug)]
 pub(crate) enum DialError {
-    /// Nobody answers there, or not as a node would.
+    /// What answers there is no node, or there is no answer.
     Unreachable(String),
     /// The node's error for this login.
     Refused(Vec<u8>),

@@ -107,7 +107,7 @@ impl Shared {
         self.look.notify_one();
     }
 
-    /// Waits until somebody wants the layout to be asked for.
+    /// Waits until the layout must be asked for.
     pub(crate) async fn looked_for(&self) {
         self.look.notified().await;
     }

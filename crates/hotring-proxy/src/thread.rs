@@ -31,7 +31,7 @@ const GONE: Duration = Duration::from_millis(300);
 /// Time after which the connections of a user without clients are closed.
 const UNUSED: Duration = Duration::from_secs(30);
 
-/// The owner of a slot that nobody serves.
+/// The owner of a slot that no node serves.
 const NONE: u16 = u16::MAX;
 
 /// The state of one thread.

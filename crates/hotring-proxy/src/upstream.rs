@@ -64,7 +64,7 @@ struct Inner {
     heard_at: Instant,
     /// The connection must end.
     is_broken: bool,
-    /// Nobody will use it again.
+    /// No client will use it again.
     is_closed: bool,
 }
 
@@ -208,7 +208,9 @@ impl Upstream {
         let talking = poll_fn(|cx| {
             loop {
                 if self.inner.borrow().must_end() {
-                    return Poll::Ready(io::Error::other("the node is silent, or nobody needs it"));
+                    return Poll::Ready(io::Error::other(
+                        "the node is silent, or no client needs it",
+                    ));
                 }
                 if let Err(error) = self.poll_send(&mut link, &mut pause, thread, cx) {
                     return Poll::Ready(error);
@@ -278,7 +280,7 @@ impl Upstream {
         thread: &Rc<Thread>,
         pool: &Weak<Pool>,
     ) -> io::Result<()> {
-        let pool = &pool.upgrade().ok_or_else(|| io::Error::other("nobody needs it"))?;
+        let pool = &pool.upgrade().ok_or_else(|| io::Error::other("no client needs it"))?;
         let now = Instant::now();
         while let Some(len) = link.find_end()? {
             let reply = &link.input.bytes()[..len];

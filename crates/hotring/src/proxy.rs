@@ -25,76 +25,96 @@ Example:
 
 Exit codes: 0 after Ctrl-C or SIGTERM; 1 if it cannot start";
 
+/// The flags that are numbers: unit, largest value, meaning, and the default of the library.
+type Number = (&'static str, &'static str, u64, &'static str, fn(&Settings) -> u128);
+
+const NUMBERS: [Number; 8] = [
+    ("threads", "N", 1_024, "Threads", |s| s.threads as u128),
+    ("maxclients", "N", 10_000_000, "Most clients", |s| s.clients_max as u128),
+    (
+        "merge-window",
+        "MS",
+        20,
+        "Let requests wait this long, so that reads of one key are sent once",
+        |s| s.merge_window.as_millis(),
+    ),
+    (
+        "retry-for",
+        "MS",
+        600_000,
+        "Try requests again for this long while their node cannot be reached",
+        |s| s.retry_for.as_millis(),
+    ),
+    (
+        "node-timeout",
+        "MS",
+        3_600_000,
+        "Give a node up that owes a reply and is silent for this long",
+        |s| s.node_timeout.as_millis(),
+    ),
+    (
+        "pipeline-max",
+        "N",
+        1 << 20,
+        "Most requests of a client that wait for replies; it is not read meanwhile",
+        |s| s.pipeline_max as u128,
+    ),
+    ("request-max", "BYTES", 1 << 40, "Longest argument of a request", |s| {
+        s.request_len_max as u128
+    }),
+    (
+        "output-max",
+        "BYTES",
+        1 << 40,
+        "Close the connection of a client with more replies that it has not fetched",
+        |s| s.output_max as u128,
+    ),
+];
+
+const FILES: [(&str, &str); 4] = [
+    ("password-file", "Take the password from the first line of this file"),
+    ("tls-ca-cert-file", "The authority whose certificates nodes and clients must show"),
+    ("tls-cert-file", "The proxy's certificate, for clients and for nodes that ask for one"),
+    ("tls-key-file", "Its key"),
+];
+
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {
     let defaults = Settings::default();
-    let address = |name: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name("ADDR:PORT")
-            .action(ArgAction::Append)
-            .value_parser(value_parser!(SocketAddr))
+    let flag = |name: &'static str| Arg::new(name).long(name);
+    let listed = |name: &'static str, value: &'static str| {
+        flag(name).value_name(value).action(ArgAction::Append)
     };
-    let number = |name: &'static str, unit: &'static str, most: u64, default: u128, help: &str| {
-        Arg::new(name)
-            .long(name)
-            .value_name(unit)
-            .value_parser(value_parser!(u64).range(0..=most))
-            .help(format!("{help} [default: {default}]"))
-    };
-    let file = |name: &'static str| {
-        Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf))
-    };
+    let address = |name| listed(name, "ADDR:PORT").value_parser(value_parser!(SocketAddr));
+    let numbers = NUMBERS.iter().map(|(name, unit, most, help, default)| {
+        let help = format!("{help} [default: {}]", default(&defaults));
+        flag(name).value_name(*unit).value_parser(value_parser!(u64).range(0..=*most)).help(help)
+    });
     Command::new("proxy")
         .about("Run one address for all keys of a cluster")
         .after_help(NOTES)
         .arg(address("listen").default_value("127.0.0.1:6380").help("Serve Redis's clients here"))
         .arg(address("tls-listen").help("Serve Redis's clients over TLS here"))
         .arg(
-            Arg::new("node")
-                .long("node")
-                .value_name("HOST:PORT")
-                .action(ArgAction::Append)
+            listed("node", "HOST:PORT")
                 .required(true)
                 .help("A node of the cluster; it names the others"),
         )
-        .arg(Arg::new("user").long("user").value_name("NAME").default_value("default").help(
-            "Ask the nodes for their slots as this user, with the password in REDISCLI_AUTH or of --password-file. \
-             Clients never act as this user",
+        .arg(flag("user").value_name("NAME").default_value("default").help(
+            "Ask the nodes for their slots as this user, with the password in REDISCLI_AUTH or of \
+             --password-file. Clients never act as this user",
         ))
+        .args(numbers)
+        .arg(flag("tls-nodes").action(ArgAction::SetTrue).help("Reach the nodes over TLS"))
+        .args(FILES.map(|(name, help)| flag(name).value_name("FILE").help(help)))
         .arg(
-            Arg::new("password-file")
-                .long("password-file")
-                .value_name("FILE")
-                .help("Take the password from the first line of this file"),
-        )
-        .arg(number("threads", "N", 1_024, defaults.threads as u128, "Threads"))
-        .arg(number("maxclients", "N", 10_000_000, defaults.clients_max as u128, "Most clients"))
-        .arg(number("merge-window", "MS", 20, defaults.merge_window.as_millis(), "Let requests wait this long, so that reads of one key are sent once"))
-        .arg(number("retry-for", "MS", 600_000, defaults.retry_for.as_millis(), "Try requests again for this long while their node cannot be reached"))
-        .arg(number("node-timeout", "MS", 3_600_000, defaults.node_timeout.as_millis(), "Give a node up that owes a reply and is silent for this long"))
-        .arg(number("pipeline-max", "N", 1 << 20, defaults.pipeline_max as u128, "Most requests of a client that wait for replies; it is not read meanwhile"))
-        .arg(number("request-max", "BYTES", 1 << 40, defaults.request_len_max as u128, "Longest argument of a request"))
-        .arg(number("output-max", "BYTES", 1 << 40, defaults.output_max as u128, "Close the connection of a client with more replies that it has not fetched"))
-        .arg(
-            Arg::new("tls-nodes")
-                .long("tls-nodes")
-                .action(ArgAction::SetTrue)
-                .help("Reach the nodes over TLS"),
-        )
-        .arg(file("tls-ca-cert-file").help("The authority whose certificates nodes and clients must show"))
-        .arg(file("tls-cert-file").help("The proxy's certificate, for clients and for nodes that ask for one"))
-        .arg(file("tls-key-file").help("Its key"))
-        .arg(
-            Arg::new("tls-auth-clients")
-                .long("tls-auth-clients")
+            flag("tls-auth-clients")
                 .value_parser(["yes", "no", "optional"])
                 .default_value("yes")
                 .help("Whether clients over TLS must show a certificate of the authority"),
         )
         .arg(
-            Arg::new("loglevel")
-                .long("loglevel")
+            flag("loglevel")
                 .value_parser(["warning", "notice", "verbose", "debug"])
                 .default_value("notice")
                 .help("What to log"),
@@ -147,7 +167,7 @@ fn settings(flags: &ArgMatches) -> Result<Settings, String> {
     let time = |name, usual| flags.get_one(name).map_or(usual, |ms| Duration::from_millis(*ms));
     let addresses =
         |name| flags.get_many::<SocketAddr>(name).into_iter().flatten().copied().collect();
-    let path = |name| flags.get_one::<PathBuf>(name).cloned();
+    let path = |name| flags.get_one::<String>(name).map(PathBuf::from);
     let user = flags.get_one::<String>("user").expect("it has a default");
     let auth_clients = match flags.get_one::<String>("tls-auth-clients").map(String::as_str) {
         Some("no") => AuthClients::No,

@@ -214,7 +214,7 @@ impl Client {
         }
     }
 
-    /// Sends the transaction over the connection that watches. If that has ended, or the slot has moved, nobody knows
+    /// Sends the transaction over the connection that watches. If that has ended, or the slot has moved, it is unknown
     /// whether the keys have changed: the transaction fails as if they had.
     async fn execute_watched(&mut self) {
         let slot = self.session.transaction_slot();

@@ -77,14 +77,14 @@ impl Drop for Demo {
     }
 }
 
-/// The first of several ports that are free.
+/// The first of several ports that are free. Tests of this process that run at the same time get different ones.
 fn free_ports(count: u16) -> u16 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let begin = 20_000 + (std::process::id() % 5_000) as u16;
-    (begin..60_000)
-        .step_by(usize::from(count))
-        .find(|first| (*first..first + count).all(is_free))
-        .expect("some ports are free")
+    let begin = 20_000 + u64::from(std::process::id() % 5_000);
+    let next = || (begin + NEXT.fetch_add(count.into(), Ordering::Relaxed)) as u16;
+    let mut firsts = std::iter::repeat_with(next).take(5_000);
+    firsts.find(|first| (*first..first + count).all(is_free)).expect("some ports are free")
 }
 
 /// A client of the cluster that follows redirections.

@@ -18,13 +18,13 @@ use crate::cluster_demo::{Demo, Seen, count_up, wait_for_more};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The records of a demo.
-struct Keeper {
+pub struct Keeper {
     coordinator: Arc<dyn Coordinator>,
     runtime: Runtime,
 }
 
 impl Keeper {
-    fn of(demo: &Demo) -> Keeper {
+    pub fn of(demo: &Demo) -> Keeper {
         let mut config = Config::default();
         config.replication.cluster.coordinator = Some(CoordinatorAddress::Node(demo.first.clone()));
         let coordinator = hotring_server::coordinator(&config).unwrap();
@@ -32,7 +32,7 @@ impl Keeper {
         Keeper { coordinator, runtime }
     }
 
-    fn directory(&self) -> Directory {
+    pub fn directory(&self) -> Directory {
         let snapshot = self.runtime.block_on(self.coordinator.read()).unwrap();
         let records = snapshot.records.iter();
         let records = records.map(|record| (&record.name[..], record.revision, &record.value[..]));
@@ -40,7 +40,7 @@ impl Keeper {
     }
 
     /// Wants slots moved.
-    fn order(&self, id: MoveId, from: ShardId, to: ShardId, slots: &SlotSet) {
+    pub fn order(&self, id: MoveId, from: ShardId, to: ShardId, slots: &SlotSet) {
         let value = move_value(&Wanted { from, to, slots: slots.clone() });
         let changes = vec![Change::Put { name: move_name(id), value, lease: None }];
         let transaction = Transaction { expect: Vec::new(), changes };
@@ -48,7 +48,7 @@ impl Keeper {
         assert!(matches!(done, Ok(Outcome::Done(_))), "{done:?}");
     }
 
-    fn wait_until_moved(&self, to: ShardId, slots: &SlotSet) {
+    pub fn wait_until_moved(&self, to: ShardId, slots: &SlotSet) {
         let begun = Instant::now();
         loop {
             let directory = self.directory();
@@ -61,7 +61,7 @@ impl Keeper {
     }
 
     /// Waits until a replica of the shard may take over.
-    fn wait_for_replica(&self, shard: Option<ShardId>) {
+    pub fn wait_for_replica(&self, shard: Option<ShardId>) {
         let begun = Instant::now();
         while shard.is_some_and(|shard| self.directory().shards[&shard].1.in_sync.is_empty()) {
             assert!(begun.elapsed() < PATIENCE, "no replica is in sync");
@@ -70,7 +70,7 @@ impl Keeper {
     }
 
     /// Kills the primary of a shard.
-    fn kill_primary(&self, demo: &Demo, shard: ShardId) {
+    pub fn kill_primary(&self, demo: &Demo, shard: ShardId) {
         let directory = self.directory();
         let node = directory.node(directory.shards[&shard].1.primary.node).unwrap();
         let address = format!("{}:{}", node.host, node.port);

@@ -8,6 +8,7 @@ mod cluster_moves;
 mod cluster_tls;
 mod files;
 mod nemesis;
+mod proxy;
 mod redis;
 mod replication;
 #[path = "../../../hotring-store/tests/it/search.rs"]

@@ -44,7 +44,11 @@ pub struct Wire {
 
 impl Wire {
     pub fn connect(address: &str) -> io::Result<Wire> {
-        let stream = TcpStream::connect(address)?;
+        Wire::over(TcpStream::connect(address)?)
+    }
+
+    /// Uses a connection that is there.
+    pub fn over(stream: TcpStream) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Wire::new(stream))
@@ -98,6 +102,8 @@ enum End {
 /// The clients of one pair, for some time.
 pub struct Load {
     addresses: [String; 2],
+    /// Whether what answers there is the primary, or passes requests on to it.
+    always_leads: bool,
     started: Instant,
     stops: AtomicBool,
     first_key: u64,
@@ -122,6 +128,7 @@ impl Load {
     pub fn new(addresses: [String; 2]) -> Load {
         Load {
             addresses,
+            always_leads: false,
             started: Instant::now(),
             stops: AtomicBool::new(false),
             first_key: NEXT_KEY.fetch_add(1 << 32, Relaxed),
@@ -131,6 +138,11 @@ impl Load {
             stale: Mutex::default(),
             answered: AtomicU64::new(0),
         }
+    }
+
+    /// The same, of which both addresses always serve what is acknowledged.
+    pub fn of_proxies(addresses: [String; 2]) -> Load {
+        Load { always_leads: true, ..Load::new(addresses) }
     }
 
     /// Runs `fault` beside the clients.
@@ -177,7 +189,7 @@ impl Load {
             let seen = &self.seen[(ticket % KEYS) as usize];
             let op = any_op(&mut random, seen.load(Relaxed));
             let begin = self.now();
-            let ended = run(open, key, op);
+            let ended = run(open, key, op, self.always_leads);
             let (end, out) = match ended {
                 End::Answered(out) => (self.now(), out),
                 End::Refused | End::Open => {
@@ -246,8 +258,9 @@ fn any_op(random: &mut Rng, seen: u64) -> Op {
     }
 }
 
-fn run(wire: &mut Wire, key: u64, op: Op) -> End {
+fn run(wire: &mut Wire, key: u64, op: Op, always_leads: bool) -> End {
     let line = match op {
+        Op::Get if always_leads => format!("GET k{key}"),
         Op::Get => return read(wire, key).unwrap_or(End::Open),
         Op::Set(value) => format!("SET k{key} {value}"),
         Op::Incr => format!("INCR k{key}"),
@@ -258,6 +271,7 @@ fn run(wire: &mut Wire, key: u64, op: Op) -> End {
     let Ok(reply) = wire.say(&line) else { return End::Open };
     End::Answered(match (op, reply) {
         (_, Reply::Error(text)) => return refusal(&text),
+        (Op::Get, reply) => Out::Value(value_of(reply)),
         (Op::Set(_), Reply::Simple(_)) => Out::Done,
         (Op::Incr, Reply::Int(number)) => Out::Value(Some(number as u64)),
         (Op::Del, Reply::Int(number)) => Out::Flag(number == 1),
@@ -270,13 +284,13 @@ fn run(wire: &mut Wire, key: u64, op: Op) -> End {
 
 /// What an error says of a write.
 fn refusal(text: &str) -> End {
-    let sure = ["READONLY ", "LOADING ", "EXECABORT "];
+    let sure = ["READONLY ", "LOADING ", "EXECABORT ", "CLUSTERDOWN ", "TRYAGAIN "];
     // The error of a write with an open fate goes on behind this.
     let none = "NOREPLICAS Not enough good replicas to write.";
     if text == none || sure.iter().any(|start| text.starts_with(start)) {
         return End::Refused;
     }
-    let open = [none, "MISCONF "];
+    let open = [none, "MISCONF ", "UNKNOWN "];
     assert!(open.iter().any(|start| text.starts_with(start)), "{text}");
     End::Open
 }
