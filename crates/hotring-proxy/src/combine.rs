@@ -20,6 +20,10 @@ pub(crate) enum Combine {
     Interleave(Vec<Vec<u32>>),
     /// One of those that are not nil.
     Some,
+    /// Values of memcached's protocol, with one END.
+    Values,
+    /// No reply.
+    Nothing,
     /// The page of a walk over all keys, of the shard with this slot; a number for the next one.
     Page {
         /// The slot that stood in the cursor.
@@ -45,7 +49,9 @@ fn join_cursor(slot: Slot, cursor: u64) -> Option<u64> {
 
 /// Makes one reply of these, which are complete and in the order of their requests.
 pub(crate) fn combine(how: &Combine, parts: &[Vec<u8>], version: Version) -> Vec<u8> {
-    let is_error = |reply: &&Vec<u8>| matches!(reply.first(), Some(b'-' | b'!'));
+    let is_error = |reply: &&Vec<u8>| {
+        matches!(reply.first(), Some(b'-' | b'!')) || reply.starts_with(b"SERVER_ERROR ")
+    };
     let error = parts.iter().find(is_error);
     let first = || parts.first().cloned().unwrap_or_default();
     if *how == Combine::OneSucceeded {
@@ -64,6 +70,8 @@ pub(crate) fn combine(how: &Combine, parts: &[Vec<u8>], version: Version) -> Vec
             let is_nil = |reply: &&Vec<u8>| reply.starts_with(b"$-1") || reply.starts_with(b"_");
             Some(parts.iter().find(|reply| !is_nil(reply)).cloned().unwrap_or_else(first))
         }
+        Combine::Values => values(parts),
+        Combine::Nothing => Some(Vec::new()),
         Combine::Page { slot, next } => page(parts, *slot, *next, version),
     };
     combined
@@ -143,6 +151,15 @@ fn interleave(parts: &[Vec<u8>], places: &[Vec<u32>], version: Version) -> Optio
     }))
 }
 
+fn values(parts: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    for part in parts {
+        out.extend_from_slice(part.strip_suffix(b"END\r\n")?);
+    }
+    out.extend_from_slice(b"END\r\n");
+    Some(out)
+}
+
 fn page(parts: &[Vec<u8>], slot: Slot, next: Option<Slot>, version: Version) -> Option<Vec<u8>> {
     let (2, mut rest) = elements(parts.first()?)? else { return None };
     let Part::Bulk(cursor) = read_part(&mut rest)? else { return None };
@@ -181,6 +198,18 @@ mod tests {
         let lists = ["*1\r\n$1\r\na\r\n", "*0\r\n", "*2\r\n$1\r\nb\r\n*1\r\n:1\r\n"];
         let whole = "*3\r\n$1\r\na\r\n$1\r\nb\r\n*1\r\n:1\r\n";
         assert_eq!(combined(Combine::Concatenate, &lists), whole);
+    }
+
+    #[test]
+    fn values_have_one_end() {
+        let parts = ["VALUE a 0 1\r\nx\r\nEND\r\n", "END\r\n", "VALUE b 0 0\r\n\r\nEND\r\n"];
+        let whole = "VALUE a 0 1\r\nx\r\nVALUE b 0 0\r\n\r\nEND\r\n";
+        assert_eq!(combined(Combine::Values, &parts), whole);
+        assert_eq!(
+            combined(Combine::Values, &[parts[0], "SERVER_ERROR x\r\n"]),
+            "SERVER_ERROR x\r\n"
+        );
+        assert_eq!(combined(Combine::Nothing, &["OK\r\n", "OK\r\n"]), "");
     }
 
     #[test]

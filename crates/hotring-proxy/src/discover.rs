@@ -7,7 +7,7 @@ use std::time::Duration;
 use hotring_protocol::ReplyReader;
 
 use crate::layout::{Address, Layout};
-use crate::link::{Link, Login};
+use crate::link::{Link, Login, Protocol};
 use crate::shared::Shared;
 
 /// Time between two questions when nothing happens.
@@ -65,7 +65,7 @@ async fn look(shared: &Shared) -> Result<Layout, String> {
 async fn ask(shared: &Shared, address: &str) -> Result<Layout, String> {
     let user = shared.settings.login.clone();
     let user = user.map(|(name, password)| (name.into_bytes(), password.into_bytes()));
-    let login = Login { user, is_resp3: false };
+    let login = Login { user, protocol: Protocol::Resp2 };
     let mut link = Link::dial(shared, address, &login).await.map_err(|why| why.to_string())?;
     let reply = link.ask(QUESTION).await.map_err(|why| why.to_string())?;
     let mut reader = ReplyReader::default();

@@ -8,6 +8,25 @@ use crate::thread::Thread;
 /// The version of Redis whose clients' features the proxy has.
 pub(crate) use hotring_commands::commands::REDIS_VERSION;
 
+/// What `stats` says.
+pub(crate) fn memcached_stats(thread: &Thread) -> String {
+    let shared = &thread.shared;
+    // ORDERING: Relaxed, a number for people.
+    let clients = shared.clients.load(Ordering::Relaxed);
+    let lines = [
+        ("pid", std::process::id().to_string()),
+        ("uptime", shared.started.elapsed().as_secs().to_string()),
+        ("version", hotring_commands::memcached::VERSION.to_string()),
+        ("curr_connections", clients.to_string()),
+        ("total_connections", shared.counters.accepted.value().to_string()),
+        ("proxy_requests", shared.counters.requests.value().to_string()),
+        ("proxy_merged_reads", shared.counters.merged.value().to_string()),
+        ("threads", shared.settings.threads.to_string()),
+    ];
+    let lines = lines.iter().map(|(name, value)| format!("STAT {name} {value}\r\n"));
+    lines.chain(["END\r\n".to_string()]).collect()
+}
+
 /// The text of INFO.
 pub(crate) fn text(thread: &Thread) -> String {
     let shared = &thread.shared;

@@ -21,6 +21,7 @@ mod listen;
 mod plan;
 mod pool;
 mod replies;
+mod reply;
 mod request;
 mod settings;
 mod settle;

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::time::Duration;
 
-use hotring_protocol::{ReplyEnd, ReplyLimits, Version};
+use hotring_protocol::{ReplyEnd, ReplyLimits};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -13,6 +13,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::input::Input;
 use crate::plan::write_request;
+use crate::reply::Form;
 use crate::shared::Shared;
 
 /// Limit of the time to connect and to log in.
@@ -28,15 +29,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection for S {}
 pub(crate) struct Login {
     /// Name and password; None for the default user without a password.
     pub user: Option<(Vec<u8>, Vec<u8>)>,
-    /// The version of the replies.
-    pub is_resp3: bool,
+    pub protocol: Protocol,
 }
 
-impl Login {
-    /// The version of the replies.
-    pub(crate) fn version(&self) -> Version {
-        if self.is_resp3 { Version::Resp3 } else { Version::Resp2 }
-    }
+/// What a connection to a node speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Protocol {
+    #[default]
+    Resp2,
+    Resp3,
+    /// memcached's, after a login in RESP.
+    Memcached,
 }
 
 /// Why there is no connection to a node.
@@ -90,7 +93,7 @@ impl Link {
     /// The next reply.
     pub(crate) async fn next(&mut self) -> io::Result<Vec<u8>> {
         loop {
-            if let Some(len) = self.find_end()? {
+            if let Some(len) = self.find_end(Form::Resp)? {
                 let reply = self.input.bytes()[..len].to_vec();
                 self.input.consume(len);
                 return Ok(reply);
@@ -102,12 +105,18 @@ impl Link {
         }
     }
 
-    /// The length of the next reply, if it has arrived.
-    pub(crate) fn find_end(&mut self) -> io::Result<Option<usize>> {
-        if self.input.bytes().is_empty() {
+    /// The length of the next reply of this form, if it has arrived.
+    pub(crate) fn find_end(&mut self, form: Form) -> io::Result<Option<usize>> {
+        let bytes = self.input.bytes();
+        if bytes.is_empty() {
             return Ok(None);
         }
-        self.end.find(self.input.bytes(), &ReplyLimits::default()).map_err(io::Error::other)
+        match form {
+            Form::Resp => self.end.find(bytes, &ReplyLimits::default()).map_err(io::Error::other),
+            Form::Memcached { form, .. } => {
+                form.find_end(bytes).map_err(|_| io::Error::other("a line without an end"))
+            }
+        }
     }
 
     /// Sends a request and returns its reply.
@@ -134,14 +143,18 @@ async fn dial(shared: &Shared, address: &str, login: &Login) -> Result<Link, Dia
     if let Some((user, password)) = &login.user {
         write_request([b"AUTH", &user[..], password].into_iter(), &mut greeting);
     }
-    if login.is_resp3 {
-        write_request([&b"HELLO"[..], b"3"].into_iter(), &mut greeting);
+    match login.protocol {
+        Protocol::Resp2 => {}
+        Protocol::Resp3 => write_request([&b"HELLO"[..], b"3"].into_iter(), &mut greeting),
+        Protocol::Memcached => {
+            write_request([&b"HOTRING.MEMCACHED"[..]].into_iter(), &mut greeting);
+        }
     }
     if greeting.is_empty() {
         return Ok(link);
     }
     link.send(&greeting).await?;
-    for _ in 0..usize::from(login.user.is_some()) + usize::from(login.is_resp3) {
+    for _ in 0..usize::from(login.user.is_some()) + usize::from(login.protocol != Protocol::Resp2) {
         let reply = link.next().await?;
         if reply.starts_with(b"-") {
             return Err(DialError::Refused(reply));

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
-use crate::client::Client;
+use crate::client::{Client, memcached};
 use crate::discover::keep_looking;
 use crate::link::Connection;
 use crate::settings::Settings;
@@ -34,6 +34,14 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Limit of the time in which clients get their last replies when the proxy ends.
 const FINISH_MAX: Duration = Duration::from_secs(2);
 
+/// What the clients of an address speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Resp,
+    RespOverTls,
+    Memcached,
+}
+
 /// A running proxy. It ends when it is dropped.
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -49,14 +57,16 @@ impl Proxy {
     /// A text for the operator: an address that cannot be listened on, faulty TLS files, no thread.
     pub fn start(settings: Settings) -> Result<Proxy, String> {
         let shared = Arc::new(Shared::new(settings)?);
-        let plain = shared.settings.listen.iter().map(|address| (*address, false));
-        let tls = shared.settings.tls_listen.iter().map(|address| (*address, true));
-        let listeners: Vec<(TcpListener, bool)> = plain
+        let plain = shared.settings.listen.iter().map(|address| (*address, Kind::Resp));
+        let tls = shared.settings.tls_listen.iter().map(|address| (*address, Kind::RespOverTls));
+        let memcached = shared.settings.memcached.iter().map(|address| (*address, Kind::Memcached));
+        let listeners: Vec<(TcpListener, Kind)> = plain
             .chain(tls)
-            .map(|(address, is_tls)| {
+            .chain(memcached)
+            .map(|(address, kind)| {
                 let listener = listen(address);
                 let listener = listener.map_err(|why| format!("cannot listen on {address}: {why}"));
-                Ok((listener?, is_tls))
+                Ok((listener?, kind))
             })
             .collect::<Result<_, String>>()?;
         let addresses = listeners.iter().map(|(listener, _)| listener.local_addr());
@@ -66,8 +76,7 @@ impl Proxy {
         let looking = shared.clone();
         proxy.spawn("hotring-proxy-look", move || run_looking(&looking))?;
         for i in 0..shared.settings.threads.max(1) {
-            let own =
-                listeners.iter().map(|(listener, is_tls)| Ok((listener.try_clone()?, *is_tls)));
+            let own = listeners.iter().map(|(listener, kind)| Ok((listener.try_clone()?, *kind)));
             let own = own.collect::<io::Result<Vec<_>>>();
             let own = own.map_err(|why| format!("cannot listen on another thread: {why}"))?;
             let shared = shared.clone();
@@ -122,7 +131,7 @@ fn run_looking(shared: &Arc<Shared>) {
 }
 
 /// Serves the clients of one thread.
-fn run(shared: Arc<Shared>, listeners: Vec<(TcpListener, bool)>) {
+fn run(shared: Arc<Shared>, listeners: Vec<(TcpListener, Kind)>) {
     on_event_loop(async {
         let thread = Thread::new(shared.clone());
         let retrying = thread.clone();
@@ -131,7 +140,7 @@ fn run(shared: Arc<Shared>, listeners: Vec<(TcpListener, bool)>) {
         spawn_local(async move { keeping.keep_house().await });
         let accepting: Vec<_> = listeners
             .into_iter()
-            .map(|(listener, is_tls)| spawn_local(accept(thread.clone(), listener, is_tls)))
+            .map(|(listener, kind)| spawn_local(accept(thread.clone(), listener, kind)))
             .collect();
         shared.stopping().await;
         accepting.iter().for_each(|task| task.abort());
@@ -146,14 +155,14 @@ fn on_event_loop(task: impl Future<Output = ()>) {
     }
 }
 
-async fn accept(thread: Rc<Thread>, listener: TcpListener, is_tls: bool) {
+async fn accept(thread: Rc<Thread>, listener: TcpListener, kind: Kind) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "cannot accept clients"),
     };
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => begin(&thread, stream, peer, is_tls),
+            Ok((stream, peer)) => begin(&thread, stream, peer, kind),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a client");
                 tokio::time::sleep(PAUSE).await;
@@ -162,7 +171,7 @@ async fn accept(thread: Rc<Thread>, listener: TcpListener, is_tls: bool) {
     }
 }
 
-fn begin(thread: &Rc<Thread>, mut stream: TcpStream, peer: SocketAddr, is_tls: bool) {
+fn begin(thread: &Rc<Thread>, mut stream: TcpStream, peer: SocketAddr, kind: Kind) {
     let shared = thread.shared.clone();
     // ORDERING: Relaxed, a limit that two threads may exceed by one for a moment.
     let clients = shared.clients.fetch_add(1, Ordering::Relaxed);
@@ -183,7 +192,10 @@ fn begin(thread: &Rc<Thread>, mut stream: TcpStream, peer: SocketAddr, is_tls: b
     }
     let thread = thread.clone();
     spawn_local(async move {
-        let served = match secure(&thread, stream, is_tls).await {
+        let served = match secure(&thread, stream, kind).await {
+            Ok(stream) if kind == Kind::Memcached => {
+                memcached::Client::new(stream, thread).serve().await
+            }
             Ok(stream) => Client::new(stream, thread, id, peer.to_string()).serve().await,
             Err(error) => Err(error),
         };
@@ -195,12 +207,8 @@ fn begin(thread: &Rc<Thread>, mut stream: TcpStream, peer: SocketAddr, is_tls: b
 }
 
 /// Makes the connection one over TLS, if it came to such an address.
-async fn secure(
-    thread: &Thread,
-    stream: TcpStream,
-    is_tls: bool,
-) -> io::Result<Box<dyn Connection>> {
-    if !is_tls {
+async fn secure(thread: &Thread, stream: TcpStream, kind: Kind) -> io::Result<Box<dyn Connection>> {
+    if kind != Kind::RespOverTls {
         return Ok(Box::new(stream));
     }
     let config = thread.shared.client_tls.current().ok_or(io::ErrorKind::Unsupported)?;

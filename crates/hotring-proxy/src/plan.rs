@@ -50,6 +50,8 @@ pub(crate) enum Refusal {
     Cluster,
     /// It needs what the proxy does not have.
     Missing(&'static str),
+    /// A value is missing.
+    Arity(&'static str),
     /// A cursor that the proxy has not given.
     Cursor,
 }
@@ -67,6 +69,9 @@ impl fmt::Display for Refusal {
             Refusal::Cluster => f.write_str("ERR This instance has cluster support disabled"),
             Refusal::Missing(name) => {
                 write!(f, "ERR {name} does not work through a proxy: connect to the nodes")
+            }
+            Refusal::Arity(name) => {
+                write!(f, "ERR wrong number of arguments for '{name}' command")
             }
             Refusal::Cursor => f.write_str("ERR invalid cursor"),
         }
@@ -206,9 +211,11 @@ fn split(spec: &Spec, args: ArgsView<'_>) -> Option<Plan> {
             | CommandId::Exists
             | CommandId::Touch
     );
-    // A request of MSET with a value missing is refused by any node.
-    if !is_splittable || spec.id == CommandId::MSet && args.len().is_multiple_of(2) {
+    if !is_splittable {
         return None;
+    }
+    if spec.id == CommandId::MSet && args.len().is_multiple_of(2) {
+        return Some(Plan::Refused(Refusal::Arity(spec.name)));
     }
     let mut by_slot = std::collections::HashMap::new();
     for (place, (at, _)) in spec.uses_of(args).enumerate() {
@@ -288,7 +295,7 @@ mod tests {
         for line in ["EVAL s 0", "PUBLISH a m", "TIME", "COMMAND"] {
             assert_eq!(planned(line), Plan::Anywhere, "{line}");
         }
-        for line in ["RENAME a b", "MSETNX a 1 b 2", "SINTER a b", "BLPOP a b 0", "MSET a 1 b"] {
+        for line in ["RENAME a b", "MSETNX a 1 b 2", "SINTER a b", "BLPOP a b 0"] {
             assert_eq!(planned(line), Plan::Refused(Refusal::Across), "{line}");
         }
         for line in ["BLPOP a 0", "WAITKEY a 5", "SUBSCRIBE c", "WATCH a", "AUTH p"] {

@@ -2,12 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::link::{Link, Login};
 use crate::request::Target;
 use crate::thread::Thread;
 use crate::upstream::Upstream;
+
+/// Limit of the time to find out whether a user is let in.
+const LEARN_MAX: Duration = Duration::from_secs(1);
 
 /// Connections to nodes, made when they are first needed.
 pub(crate) struct Pool {
@@ -39,9 +42,12 @@ impl Pool {
             return;
         }
         let Some(node) = thread.node_for(Target::Any) else { return };
-        let dialled = Link::dial(&thread.shared, &thread.address(node), &self.login).await;
-        let Ok(mut link) = dialled else { return };
-        if let Ok(reply) = link.ask(b"PING\r\n").await {
+        let address = thread.address(node);
+        let asked = async {
+            let mut link = Link::dial(&thread.shared, &address, &self.login).await.ok()?;
+            link.ask(b"PING\r\n").await.ok()
+        };
+        if let Ok(Some(reply)) = tokio::time::timeout(LEARN_MAX, asked).await {
             self.access.set(Some(!reply.starts_with(b"-NOAUTH")));
         }
     }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use hotring_cluster::Slot;
 
 use crate::replies::Replies;
+use crate::reply::Form;
 
 /// Which node a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +34,12 @@ pub(crate) struct Request {
     pub merged: Vec<Ticket>,
     /// It may change something: once it was sent whole, it must not be sent again.
     pub writes: bool,
+    /// The form of its replies.
+    pub form: Form,
     /// It is a script, whose refusal by a node may come in its middle.
     pub is_script: bool,
     /// The replies that a node gives to it; only the last one is the client's.
-    n_replies: usize,
+    pub n_replies: usize,
     /// Those that are missing.
     pub missing: usize,
     /// The first error among the replies that are not the client's.
@@ -58,6 +61,7 @@ impl Request {
             ticket,
             merged: Vec::new(),
             writes,
+            form: Form::Resp,
             is_script: false,
             n_replies: 1,
             missing: 1,
@@ -92,8 +96,15 @@ impl Request {
         std::iter::once(&self.ticket).chain(&self.merged)
     }
 
-    /// Gives everybody the reply.
+    /// Gives all an error of the proxy.
+    pub(crate) fn refuse(self, text: &str) {
+        let error = self.form.error(text);
+        self.finish(&error);
+    }
+
+    /// Gives all the reply of a node.
     pub(crate) fn finish(self, reply: &[u8]) {
+        let reply = self.form.of_client(reply);
         if self.writes {
             self.ticket.replies.end_write();
         }

@@ -12,6 +12,10 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Addresses for Redis's clients that use TLS.
     pub tls_listen: Vec<SocketAddr>,
+    /// Addresses for memcached's clients, who need no password.
+    pub memcached: Vec<SocketAddr>,
+    /// Name and password as which the requests of memcached's clients are done; None for the default user.
+    pub memcached_login: Option<(String, String)>,
     /// Addresses of some nodes, `HOST:PORT`; these name the others.
     pub nodes: Vec<String>,
     /// Name and password by which the proxy asks nodes for the layout of the cluster. Requests of clients never use
@@ -44,6 +48,8 @@ impl Default for Settings {
         Settings {
             listen: Vec::new(),
             tls_listen: Vec::new(),
+            memcached: Vec::new(),
+            memcached_login: None,
             nodes: Vec::new(),
             login: None,
             tls_nodes: false,

@@ -3,52 +3,13 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use hotring_cluster::{SLOTS, Slot};
-
 use crate::pool::Pool;
+use crate::reply::{Refusal, UNKNOWN, UNREACHABLE};
 use crate::request::Request;
 use crate::thread::Thread;
 
 /// Redirects after which a request waits before the next one: two nodes that name each other will agree soon.
 const REDIRECTS_AT_ONCE: u32 = 2;
-
-/// The error of a write whose fate is unknown.
-pub(crate) const UNKNOWN: &[u8] = b"-UNKNOWN The connection to the node ended before its reply: this write may or may not have been done\r\n";
-
-/// The error of a request that no node could be asked about in time.
-pub(crate) const UNREACHABLE: &[u8] =
-    b"-CLUSTERDOWN The node that has this key cannot be reached, or no node has it\r\n";
-
-/// An error by which a node says that it has not executed the request, and who may.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal<'a> {
-    /// From now on the node at this address serves the slot.
-    Moved(Slot, &'a str),
-    /// This one time the node at this address serves it.
-    Ask(&'a str),
-    /// The same node, or another one, will serve it soon.
-    Later,
-}
-
-impl<'a> Refusal<'a> {
-    pub(crate) fn read(error: &'a [u8]) -> Option<Self> {
-        let text = std::str::from_utf8(error).ok()?.strip_prefix('-')?.trim_end();
-        let mut words = text.split(' ');
-        match words.next()? {
-            kind @ ("MOVED" | "ASK") => {
-                let slot = words.next()?.parse().ok().filter(|slot| *slot < SLOTS)?;
-                let address = words.next().filter(|address| address.contains(':'))?;
-                Some(if kind == "ASK" {
-                    Refusal::Ask(address)
-                } else {
-                    Refusal::Moved(slot, address)
-                })
-            }
-            "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" => Some(Refusal::Later),
-            _ => None,
-        }
-    }
-}
 
 /// Passes the last reply to a request on, or sends the request elsewhere if the node refuses it for now.
 pub(crate) fn settle(
@@ -80,8 +41,7 @@ pub(crate) fn settle(
             Some(error) if reply.starts_with(b"-") => {
                 let reason = String::from_utf8_lossy(&error[1..]).into_owned();
                 let reason = reason.trim_end();
-                let text = format!("-EXECABORT Transaction discarded because of: {reason}\r\n");
-                request.finish(text.as_bytes());
+                request.refuse(&format!("EXECABORT Transaction discarded because of: {reason}"));
             }
             _ => request.finish(reply),
         },
@@ -115,40 +75,15 @@ pub(crate) fn undo(
 ) {
     if was_sent && request.writes {
         thread.shared.counters.unknown.add(1);
-        return request.finish(UNKNOWN);
+        return request.refuse(UNKNOWN);
     }
     match now < request.until {
         true => thread.retry(pool, request, bytes),
-        false => request.finish(UNREACHABLE),
+        false => request.refuse(UNREACHABLE),
     }
 }
 
 /// Ends a request that could not be sent in time.
 pub(crate) fn give_up(request: Request) {
-    request.finish(UNREACHABLE);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_are_told_from_other_errors() {
-        let read = |text: &'static str| Refusal::read(text.as_bytes());
-        assert_eq!(read("-MOVED 7 a:1\r\n"), Some(Refusal::Moved(7, "a:1")));
-        assert_eq!(read("-ASK 7 ::1:1\r\n"), Some(Refusal::Ask("::1:1")));
-        assert_eq!(read("-TRYAGAIN soon\r\n"), Some(Refusal::Later));
-        assert_eq!(read("-CLUSTERDOWN Hash slot not served\r\n"), Some(Refusal::Later));
-        for other in [
-            "-ERR MOVED 7 a:1\r\n",
-            "-MOVED 16384 a:1\r\n",
-            "-MOVED 7\r\n",
-            "-MOVED 7 a\r\n",
-            "+MOVED 7 a:1\r\n",
-            "-NOREPLICAS no\r\n",
-            "-WRONGTYPE no\r\n",
-        ] {
-            assert_eq!(read(other), None, "{other}");
-        }
-    }
+    request.refuse(UNREACHABLE);
 }

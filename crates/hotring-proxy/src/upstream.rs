@@ -20,6 +20,7 @@ use tokio::time::Sleep;
 
 use crate::link::{DialError, Link};
 use crate::pool::Pool;
+use crate::reply::Form;
 use crate::request::{Request, Ticket};
 use crate::settle::{give_up, settle, undo};
 use crate::thread::Thread;
@@ -282,7 +283,7 @@ impl Upstream {
     ) -> io::Result<()> {
         let pool = &pool.upgrade().ok_or_else(|| io::Error::other("no client needs it"))?;
         let now = Instant::now();
-        while let Some(len) = link.find_end()? {
+        while let Some(len) = link.find_end(self.form())? {
             let reply = &link.input.bytes()[..len];
             // A push message answers no request.
             if reply[0] != b'>' {
@@ -296,6 +297,11 @@ impl Upstream {
         Ok(())
     }
 
+    /// The form of the next reply.
+    fn form(&self) -> Form {
+        self.inner.borrow().requests.front().map_or(Form::Resp, |front| front.request.form)
+    }
+
     /// The request that this reply ends, with its bytes if they are needed again: only an error may send it elsewhere.
     fn answered(&self, reply: &[u8], now: Instant) -> io::Result<(Option<Request>, Vec<u8>)> {
         let inner = &mut *self.inner.borrow_mut();
@@ -307,7 +313,7 @@ impl Upstream {
         }
         let request = &mut front.request;
         request.missing -= 1;
-        let is_error = reply[0] == b'-';
+        let is_error = request.form.is_error(reply);
         if request.missing > 0 {
             if is_error && request.error.is_none() {
                 request.error = Some(reply.to_vec());
@@ -332,7 +338,10 @@ impl Upstream {
                 (request, bytes, was_sent)
             };
             match (error, &pool) {
-                (Some(error), _) => request.finish(error),
+                (Some(error), _) => {
+                    let error = String::from_utf8_lossy(error);
+                    request.refuse(error.trim_start_matches('-').trim_end());
+                }
                 (None, Some(pool)) => undo(thread, pool, request, bytes, was_sent, now),
                 (None, None) => give_up(request),
             }

@@ -71,7 +71,11 @@ const NUMBERS: [Number; 8] = [
     ),
 ];
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
+    (
+        "memcached-password-file",
+        "Take the password of --memcached-user from the first line of this file",
+    ),
     ("password-file", "Take the password from the first line of this file"),
     ("tls-ca-cert-file", "The authority whose certificates nodes and clients must show"),
     ("tls-cert-file", "The proxy's certificate, for clients and for nodes that ask for one"),
@@ -95,6 +99,7 @@ pub(crate) fn cli() -> Command {
         .after_help(NOTES)
         .arg(address("listen").default_value("127.0.0.1:6380").help("Serve Redis's clients here"))
         .arg(address("tls-listen").help("Serve Redis's clients over TLS here"))
+        .arg(address("memcached").help("Serve memcached's clients here, without a password"))
         .arg(
             listed("node", "HOST:PORT")
                 .required(true)
@@ -103,6 +108,10 @@ pub(crate) fn cli() -> Command {
         .arg(flag("user").value_name("NAME").default_value("default").help(
             "Ask the nodes for their slots as this user, with the password in REDISCLI_AUTH or of \
              --password-file. Clients never act as this user",
+        ))
+        .arg(flag("memcached-user").value_name("NAME").default_value("default").help(
+            "Do what memcached's clients ask as this user, with the password of --memcached-password-file; \
+             it needs +hotring.memcached",
         ))
         .args(numbers)
         .arg(flag("tls-nodes").action(ArgAction::SetTrue).help("Reach the nodes over TLS"))
@@ -169,6 +178,13 @@ fn settings(flags: &ArgMatches) -> Result<Settings, String> {
         |name| flags.get_many::<SocketAddr>(name).into_iter().flatten().copied().collect();
     let path = |name| flags.get_one::<String>(name).map(PathBuf::from);
     let user = flags.get_one::<String>("user").expect("it has a default");
+    let memcached_login = match flags.get_one::<String>("memcached-password-file") {
+        Some(file) => {
+            let user = flags.get_one::<String>("memcached-user").expect("it has a default");
+            Some((user.clone(), password(Some(file))?))
+        }
+        None => None,
+    };
     let auth_clients = match flags.get_one::<String>("tls-auth-clients").map(String::as_str) {
         Some("no") => AuthClients::No,
         Some("optional") => AuthClients::Optional,
@@ -177,6 +193,8 @@ fn settings(flags: &ArgMatches) -> Result<Settings, String> {
     Ok(Settings {
         listen: addresses("listen"),
         tls_listen: addresses("tls-listen"),
+        memcached: addresses("memcached"),
+        memcached_login,
         nodes: flags.get_many::<String>("node").into_iter().flatten().cloned().collect(),
         login: Some(password(flags.get_one::<String>("password-file"))?)
             .filter(|password| !password.is_empty())

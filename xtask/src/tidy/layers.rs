@@ -116,7 +116,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "hotring-proxy",
         &[
-            &["combine", "input", "layout", "settings"],
+            &["combine", "input", "layout", "reply", "settings"],
             &["plan", "replies", "shared"],
             &["link", "request"],
             // A pool has connections, which give requests back to the thread, which has pools.

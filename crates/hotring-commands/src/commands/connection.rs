@@ -104,6 +104,14 @@ fn log_in(c: &mut Context<'_>, name: &[u8], password: &[u8]) -> Outcome {
     Err(WRONG_PASSWORD)
 }
 
+/// Lets the connection speak memcached's protocol, with the rights of a memcached client. Replicas send it to their
+/// primary.
+pub(crate) fn hotring_memcached(c: &mut Context<'_>) -> Outcome {
+    c.client.becomes_memcached = true;
+    c.reply.ok();
+    Ok(())
+}
+
 pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
     let mut version = c.client.version;
     if let Some(wanted) = c.args.get(1) {

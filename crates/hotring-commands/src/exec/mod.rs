@@ -145,7 +145,13 @@ impl Executor {
             return Fed::all(input);
         }
         match protocol {
-            Protocol::Resp(decoder) => resp.feed(thread, (client, decoder), input, now, out),
+            Protocol::Resp(decoder) => {
+                let fed = resp.feed(thread, (client, decoder), input, now, out);
+                if std::mem::take(&mut client.becomes_memcached) {
+                    *protocol = Protocol::Memcached(Box::new(Talk::of_proxy()));
+                }
+                fed
+            }
             Protocol::Memcached(talk) => {
                 let (begun, start) = (thread.moment(), out.len());
                 let fed = memcached.feed(thread, (client, talk), input, now, out);

@@ -192,40 +192,50 @@ enum Misplaced {
     Moving,
 }
 
-fn misplaced(routes: &Routes, command: Command, args: ArgsView<'_>) -> Option<Misplaced> {
-    use Command as Cmd;
-    let shows_keys = command == Cmd::Stats && args.get(1) == Some(b"cachedump");
-    if (shows_keys || command == Cmd::FlushAll)
-        && let Some(why) = routes.unanswered()
-    {
-        return Some(Misplaced::Elsewhere(why));
-    }
-    if command == Cmd::FlushAll {
-        let none = None::<std::iter::Empty<&[u8]>>;
-        return routes.must_wait_with(none, true).then_some(Misplaced::Moving);
-    }
-    let is_meta = matches!(
-        command,
-        Cmd::MetaGet | Cmd::MetaSet | Cmd::MetaDelete | Cmd::MetaArithmetic | Cmd::MetaDebug
-    );
-    if is_meta && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b')) {
-        // The command itself refuses a key that is no base64.
-        let key = MetaKey::parse(args.get(1)?, true).ok()?;
-        return misplaced_keys(routes, command, || std::iter::once(key.bytes()));
-    }
-    misplaced_keys(routes, command, || command.keys(args).iter())
+/// How a connection chooses its node.
+struct Place<'a> {
+    routes: &'a Routes,
+    /// Whether a replica is good enough.
+    may_read_copy: bool,
+    uses_tls: bool,
 }
 
-fn misplaced_keys<'k, K: Iterator<Item = &'k [u8]>>(
-    routes: &Routes,
-    command: Command,
-    keys: impl Fn() -> K,
-) -> Option<Misplaced> {
-    if let Some(why) = routes.stranger(keys()) {
-        return Some(Misplaced::Elsewhere(why));
+impl Place<'_> {
+    fn misplaced(&self, command: Command, args: ArgsView<'_>) -> Option<Misplaced> {
+        use Command as Cmd;
+        let shows_keys = command == Cmd::Stats && args.get(1) == Some(b"cachedump");
+        if (shows_keys || command == Cmd::FlushAll)
+            && let Some(why) = self.routes.unanswered()
+        {
+            return Some(Misplaced::Elsewhere(why));
+        }
+        if command == Cmd::FlushAll {
+            let none = None::<std::iter::Empty<&[u8]>>;
+            return self.routes.must_wait_with(none, true).then_some(Misplaced::Moving);
+        }
+        let is_meta = matches!(
+            command,
+            Cmd::MetaGet | Cmd::MetaSet | Cmd::MetaDelete | Cmd::MetaArithmetic | Cmd::MetaDebug
+        );
+        if is_meta && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b')) {
+            // The command itself refuses a key that is no base64.
+            let key = MetaKey::parse(args.get(1)?, true).ok()?;
+            return self.misplaced_keys(command, || std::iter::once(key.bytes()));
+        }
+        self.misplaced_keys(command, || command.keys(args).iter())
     }
-    let must_wait = routes.must_wait_with(Some(keys()), dispatch::writes(command));
-    must_wait.then_some(Misplaced::Moving)
+
+    fn misplaced_keys<'k, K: Iterator<Item = &'k [u8]>>(
+        &self,
+        command: Command,
+        keys: impl Fn() -> K,
+    ) -> Option<Misplaced> {
+        if let Some(why) = self.routes.stranger(keys(), self.may_read_copy, self.uses_tls) {
+            return Some(Misplaced::Elsewhere(why));
+        }
+        let must_wait = self.routes.must_wait_with(Some(keys()), dispatch::writes(command));
+        must_wait.then_some(Misplaced::Moving)
+    }
 }
 
 impl<'a> Run<'a> {
@@ -300,8 +310,14 @@ impl Talk {
             config: run.config,
             client,
         };
-        let misplaced =
-            run.routes.and_then(|routes| misplaced(routes, request.command?, context.args));
+        let misplaced = run.routes.and_then(|routes| {
+            let place = Place {
+                routes,
+                may_read_copy: self.may_read_copy,
+                uses_tls: context.client.uses_tls,
+            };
+            place.misplaced(request.command?, context.args)
+        });
         let outcome = match (self.authenticated, misplaced, &run.refusal) {
             (true, Some(Misplaced::Elsewhere(why)), _) => Err(Refusal::Misplaced(why)),
             (true, Some(Misplaced::Moving), _) => Err(StoreError::Displaced.into()),

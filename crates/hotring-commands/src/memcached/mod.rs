@@ -27,7 +27,7 @@ use context::Refusal;
 pub(crate) use executor::Executor;
 
 /// The memcached version that this server reports; clients choose features by it.
-pub(crate) const VERSION: &str = "1.6.45";
+pub const VERSION: &str = "1.6.45";
 
 /// Longest data block before the client has authenticated, in bytes.
 const AUTH_LEN_MAX: usize = 1 << 10;
@@ -40,13 +40,20 @@ pub(crate) struct Talk {
     authenticated: bool,
     /// The client has sent at least one byte.
     begun: bool,
+    /// Whether a replica may answer reads.
+    may_read_copy: bool,
 }
 
 impl Talk {
     /// The state of a new connection.
     pub(crate) fn new(server: &Server) -> Self {
         let authenticated = server.memcached.users.is_none();
-        Talk { decoder: Decoder::new(), authenticated, begun: false }
+        Talk { decoder: Decoder::new(), authenticated, begun: false, may_read_copy: true }
+    }
+
+    /// The state of a connection that has spoken RESP until now, and has authenticated there.
+    pub(crate) fn of_proxy() -> Self {
+        Talk { decoder: Decoder::new(), authenticated: true, begun: true, may_read_copy: false }
     }
 
     /// Whether the client has authenticated, or authentication is off.

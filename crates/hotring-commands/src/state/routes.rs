@@ -289,24 +289,23 @@ impl Routes {
         Some(self.message(Misplaced::Elsewhere(slot), client.uses_tls))
     }
 
-    /// The owner of the first of these keys that another shard has, for a protocol without redirections.
-    pub(crate) fn stranger<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Option<String> {
+    /// The error of a request of another protocol that uses these keys, unless this node serves them: as their primary,
+    /// or with `may_read_copy` as a replica, which refuses writes elsewhere.
+    pub(crate) fn stranger<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        may_read_copy: bool,
+        uses_tls: bool,
+    ) -> Option<String> {
         let mut keys = keys.map(slot_of).peekable();
         if keys.peek().is_some()
             && let Some(why) = self.unanswered()
         {
             return Some(why);
         }
-        let slot = keys.find(|slot| !self.is_own(*slot))?;
-        Some(match self.directory.shard_of_slot(slot).zip(self.primary_of(slot)) {
-            Some(((shard, _), node)) => {
-                let Node { host, port, .. } = node;
-                format!(
-                    "slot {slot} of this key belongs to shard {shard}, at {host} (RESP port {port})"
-                )
-            }
-            None => format!("no shard serves slot {slot} of this key"),
-        })
+        let leads = self.leads() || may_read_copy;
+        let slot = keys.find(|slot| !leads || !self.is_own(*slot))?;
+        Some(self.message(Misplaced::Elsewhere(slot), uses_tls).into_owned())
     }
 
     /// The error of a request for data of this node, if it may not answer now.

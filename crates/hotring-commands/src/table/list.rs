@@ -122,6 +122,9 @@ macro_rules! all_commands {
             .flags(ADMIN.with(Flags::NO_MULTI).with(Flags::SKIP_SLOWLOG).with(Flags::SKIP_MONITOR)).since(OURS)
             .args("[<ALL | SHARD> channel message]")
             .about("Delivers a message that was published at another node of the cluster.");
+        HotringMemcached = "hotring.memcached" 1 Server => connection::hotring_memcached
+            .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH)).since(OURS)
+            .about("Makes the connection one of memcached's protocol once the reply has arrived.");
         Role = "role" 1 Server => replication::role .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers whether this server is a primary or a replica, and of whom.");

@@ -11,13 +11,14 @@ use hotring_cluster::Slot;
 use hotring_commands::table::{CommandId, Flags, Spec, resolve};
 use hotring_protocol::{ArgsView, KeptArgs, parse_i64};
 
+use super::core::Core;
 use super::transaction::Watch;
 use super::{Client, Session};
-use crate::link::{DialError, Link, Login};
+use crate::link::{DialError, Link, Login, Protocol};
 use crate::plan::{is_subscribing, sole_slot, write_request};
 use crate::replies::Replies;
+use crate::reply::{Refusal, UNKNOWN, UNREACHABLE};
 use crate::request::{Request, Target, Ticket};
-use crate::settle::{Refusal, UNKNOWN, UNREACHABLE};
 
 /// Pause before a node is asked again.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -33,7 +34,7 @@ impl Client {
     pub(super) async fn serve_alone(&mut self, request: &KeptArgs) -> io::Result<()> {
         let args = request.iter().next().expect("one was kept");
         let Ok(spec) = resolve(args) else { return Ok(()) };
-        self.session.thread.shared.counters.requests.add(1);
+        self.session.core.thread.shared.counters.requests.add(1);
         match spec.id {
             CommandId::Auth => self.authenticate(args).await,
             CommandId::Hello => self.greet(args).await,
@@ -57,7 +58,7 @@ impl Client {
 
     /// Connects to a node. Without a connection the client gets an error.
     pub(super) async fn dial(&mut self, node: usize) -> Option<Link> {
-        let Session { thread, login, replies, .. } = &self.session;
+        let Session { core: Core { thread, replies, .. }, login, .. } = &self.session;
         match Link::dial(&thread.shared, &thread.address(node), login).await {
             Ok(link) => Some(link),
             Err(DialError::Refused(error)) => {
@@ -66,7 +67,7 @@ impl Client {
             }
             Err(DialError::Unreachable(_)) => {
                 thread.shared.look_again();
-                replies.answer(UNREACHABLE);
+                self.session.refuse(UNREACHABLE);
                 None
             }
         }
@@ -77,50 +78,51 @@ impl Client {
         let mut bytes = Vec::new();
         write_request(args.iter(), &mut bytes);
         let Some(Ok(slot)) = sole_slot(spec, args) else { return Ok(()) };
-        let mut until = Instant::now() + self.session.thread.shared.settings.retry_for;
+        let mut until = Instant::now() + self.session.core.thread.shared.settings.retry_for;
         loop {
             match self.try_own(slot, &bytes).await? {
                 Tried::Answered(reply) => {
                     match Refusal::read(&reply) {
                         Some(Refusal::Moved(slot, address)) => {
-                            self.session.thread.moved(slot, address);
+                            self.session.core.thread.moved(slot, address);
                             // It has waited until now, and begins to wait elsewhere.
-                            until = Instant::now() + self.session.thread.shared.settings.retry_for;
+                            until =
+                                Instant::now() + self.session.core.thread.shared.settings.retry_for;
                         }
                         Some(Refusal::Later) if Instant::now() < until => {}
                         _ => {
-                            self.session.replies.answer(&reply);
+                            self.session.core.replies.answer(&reply);
                             return Ok(());
                         }
                     }
                 }
                 Tried::Lost if spec.flags.contains(Flags::WRITE) => {
-                    self.session.thread.shared.counters.unknown.add(1);
-                    self.session.replies.answer(UNKNOWN);
+                    self.session.core.thread.shared.counters.unknown.add(1);
+                    self.session.refuse(UNKNOWN);
                     return Ok(());
                 }
                 Tried::Lost | Tried::Unsent => {
                     if Instant::now() >= until {
-                        self.session.replies.answer(UNREACHABLE);
+                        self.session.refuse(UNREACHABLE);
                         return Ok(());
                     }
                 }
             }
             tokio::time::sleep(PAUSE).await;
-            self.session.thread.renew();
+            self.session.core.thread.renew();
         }
     }
 
     /// Tries a request once. Errors are those of the client's connection.
     async fn try_own(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<Tried> {
-        let Some(node) = self.session.thread.node_for(Target::Slot(slot)) else {
+        let Some(node) = self.session.core.thread.node_for(Target::Slot(slot)) else {
             return Ok(Tried::Unsent);
         };
         let kept = self.session.own.take().filter(|(known, _)| *known == node);
         let mut link = match kept {
             Some((_, link)) => link,
             None => {
-                let Session { thread, login, .. } = &self.session;
+                let Session { core: Core { thread, .. }, login, .. } = &self.session;
                 match Link::dial(&thread.shared, &thread.address(node), login).await {
                     Ok(link) => link,
                     Err(DialError::Refused(error)) => return Ok(Tried::Answered(error)),
@@ -151,8 +153,8 @@ impl Client {
             if let Poll::Ready(reply) = reply.as_mut().poll(cx) {
                 return Poll::Ready(Ok(reply.ok()));
             }
-            while self.input.bytes().len() < AHEAD_MAX {
-                match self.input.poll_read(&mut self.stream, 0, cx) {
+            while self.wire.input.bytes().len() < AHEAD_MAX {
+                match self.wire.input.poll_read(&mut self.wire.stream, 0, cx) {
                     Poll::Ready(Ok(0)) => {
                         return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                     }
@@ -184,33 +186,33 @@ impl Client {
         write_request(args.iter(), &mut bytes);
         if let Some(watch) = &mut self.session.watch {
             match watch.link.ask(&bytes).await {
-                Ok(reply) => self.session.replies.answer(&reply),
+                Ok(reply) => self.session.core.replies.answer(&reply),
                 // EXEC finds the connection ended, and fails as after a change.
                 Err(_) => self.session.answer(|writer| writer.ok()),
             }
             return;
         }
-        let until = Instant::now() + self.session.thread.shared.settings.retry_for;
+        let until = Instant::now() + self.session.core.thread.shared.settings.retry_for;
         loop {
             self.session.own = None;
             match self.try_own(slot, &bytes).await {
                 Ok(Tried::Answered(reply)) => match Refusal::read(&reply) {
                     Some(Refusal::Moved(slot, address)) if Instant::now() < until => {
-                        self.session.thread.moved(slot, address);
+                        self.session.core.thread.moved(slot, address);
                     }
                     Some(Refusal::Later) if Instant::now() < until => {}
                     _ => {
                         let own = self.session.own.take().filter(|_| reply.starts_with(b"+"));
                         self.session.watch = own.map(|(_, link)| Watch { slot, link });
-                        return self.session.replies.answer(&reply);
+                        return self.session.core.replies.answer(&reply);
                     }
                 },
                 Ok(_) if Instant::now() < until => {}
-                Ok(_) => return self.session.replies.answer(UNREACHABLE),
+                Ok(_) => return self.session.refuse(UNREACHABLE),
                 Err(_) => return self.session.ends = true,
             }
             tokio::time::sleep(PAUSE).await;
-            self.session.thread.renew();
+            self.session.core.thread.renew();
         }
     }
 
@@ -227,11 +229,11 @@ impl Client {
         }
         let mut error = None;
         if link.send(&bytes).await.is_err() {
-            return self.session.replies.answer(UNKNOWN);
+            return self.session.refuse(UNKNOWN);
         }
         for left in (0..n).rev() {
             let Ok(reply) = link.next().await else {
-                return self.session.replies.answer(UNKNOWN);
+                return self.session.refuse(UNKNOWN);
             };
             if left > 0 {
                 error = error.or(reply.starts_with(b"-").then_some(reply));
@@ -240,7 +242,7 @@ impl Client {
             let decisive = error.as_ref().filter(|_| reply.starts_with(b"-")).unwrap_or(&reply);
             match Refusal::read(decisive) {
                 Some(_) => self.session.answer(|writer| writer.null_array()),
-                None => self.session.replies.answer(&reply),
+                None => self.session.core.replies.answer(&reply),
             }
         }
     }
@@ -259,8 +261,8 @@ impl Client {
 
     /// Has a node check a login, and uses it from then on. Otherwise the client has got the error.
     async fn log_in(&mut self, login: Login) -> bool {
-        let Some(node) = self.session.thread.node_for(Target::Any) else {
-            self.session.replies.answer(UNREACHABLE);
+        let Some(node) = self.session.core.thread.node_for(Target::Any) else {
+            self.session.refuse(UNREACHABLE);
             return false;
         };
         let before = std::mem::replace(&mut self.session.login, login.clone());
@@ -269,7 +271,7 @@ impl Client {
             return false;
         }
         self.session.use_login(login);
-        self.session.pool.open();
+        self.session.core.pool.open();
         true
     }
 
@@ -277,8 +279,8 @@ impl Client {
         let mut login = self.session.login.clone();
         if let Some(version) = args.get(1) {
             match parse_i64(version) {
-                Some(2) => login.is_resp3 = false,
-                Some(3) => login.is_resp3 = true,
+                Some(2) => login.protocol = Protocol::Resp2,
+                Some(3) => login.protocol = Protocol::Resp3,
                 Some(_) => {
                     return self
                         .session
@@ -351,17 +353,17 @@ impl Client {
         let begun = Instant::now();
         loop {
             let mut least = i64::MAX;
-            for node in self.session.written.clone() {
+            for node in self.session.core.written.clone() {
                 let reply = self.session.ask_shared(node, &bytes).await;
                 let number = reply.strip_prefix(b":").and_then(|line| parse_i64(line.trim_ascii()));
                 match number {
                     Some(number) => least = least.min(number),
-                    None => return self.session.replies.answer(&reply),
+                    None => return self.session.core.replies.answer(&reply),
                 }
             }
-            let least = if self.session.written.is_empty() { 0 } else { least };
+            let least = if self.session.core.written.is_empty() { 0 } else { least };
             let is_over = timeout > 0 && begun.elapsed().as_millis() >= timeout as u128;
-            if least >= n || is_over || self.session.written.is_empty() {
+            if least >= n || is_over || self.session.core.written.is_empty() {
                 return self.session.answer(|writer| writer.int(least));
             }
             tokio::time::sleep(WAIT_PAUSE).await;
@@ -379,8 +381,12 @@ enum Tried {
 }
 
 impl Session {
+    fn refuse(&self, text: &str) {
+        self.answer(|writer| writer.error(text));
+    }
+
     fn use_login(&mut self, login: Login) {
-        self.pool = self.thread.pool(&login);
+        self.core.pool = self.core.thread.pool(&login);
         (self.login, self.own) = (login, None);
     }
 
@@ -398,7 +404,7 @@ impl Session {
         let ticket = Ticket { replies: replies.clone(), number: replies.expect(), part: 0 };
         let now = Instant::now();
         let request = Request::new(Target::Any, ticket, false, now);
-        self.thread.send(&self.pool, node, bytes, request, now);
+        self.core.thread.send(&self.core.pool, node, bytes, request, now);
         let mut reply = Vec::new();
         poll_fn(|cx| {
             replies.wake_later(cx);

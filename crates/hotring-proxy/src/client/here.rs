@@ -5,7 +5,7 @@ use hotring_commands::table::{CommandId, Spec};
 use hotring_protocol::{ArgsView, parse_i64};
 
 use super::Session;
-use super::dispatch::Flow;
+use super::core::Flow;
 use crate::info;
 
 impl Session {
@@ -38,7 +38,7 @@ impl Session {
                 })
             }
             CommandId::Info => {
-                let text = info::text(&self.thread);
+                let text = info::text(&self.core.thread);
                 self.answer(|writer| writer.verbatim("txt", &text));
             }
             CommandId::Role => self.answer(|writer| {
@@ -56,7 +56,7 @@ impl Session {
         let message = args.get(1);
         self.answer(|writer| match message {
             // RESP2 has messages alone while a client is subscribed.
-            _ if self.subscriptions.is_any() && !self.login.is_resp3 => {
+            _ if self.subscriptions.is_any() && !self.is_resp3() => {
                 writer.array(2);
                 writer.bulk(b"pong");
                 writer.bulk(message.unwrap_or_default());
@@ -86,7 +86,7 @@ impl Session {
             "id={id} addr={peer} name={} db=0 user={} resp={}\n",
             String::from_utf8_lossy(name),
             String::from_utf8_lossy(user),
-            if self.login.is_resp3 { 3 } else { 2 },
+            if self.is_resp3() { 3 } else { 2 },
         )
     }
 
@@ -97,7 +97,7 @@ impl Session {
             return Flow::Done;
         }
         let slot = slot_of(args.at(1));
-        let layout = self.thread.layout();
+        let layout = self.core.thread.layout();
         self.answer(|writer| match layout.shard_of(slot) {
             Some(shard) => {
                 writer.array(2 + shard.replicas.len());

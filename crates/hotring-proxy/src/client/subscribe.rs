@@ -11,10 +11,13 @@ use hotring_cluster::slot_of;
 use hotring_commands::table::{CommandId, Spec};
 use hotring_protocol::{ArgsView, Part, read_part};
 
-use super::dispatch::Flow;
-use super::{Client, OUTPUT_SOFT_MAX, Session};
+use super::core::Flow;
+use super::wire::OUTPUT_SOFT_MAX;
+use super::{Client, Session};
 use crate::link::Link;
 use crate::plan::{is_subscribing, write_request};
+use crate::replies::Replies;
+use crate::reply::Form;
 use crate::request::Target;
 
 /// What a node is asked to repeat behind a request, which shows that all replies to that have arrived.
@@ -45,26 +48,16 @@ impl Subscriptions {
     }
 }
 
-impl Session {
-    /// Refuses what a subscribed client of RESP2 must not send, as Redis does.
-    pub(super) fn check_subscribed(&mut self, spec: &Spec) -> Option<Flow> {
-        let is_allowed = matches!(spec.id, CommandId::Ping | CommandId::Quit | CommandId::Reset);
-        if self.login.is_resp3 || !self.subscriptions.is_any() || is_allowed || is_subscribing(spec)
-        {
-            return None;
-        }
-        let name = spec.name;
-        self.answer(|writer| writer.error_fmt(format_args!(
-            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
-        )));
-        Some(Flow::Done)
-    }
-
+impl Subscriptions {
     /// Takes the messages that have arrived, unless the client is slow to fetch them. Ready: there are some.
-    pub(super) fn poll_messages(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_messages(
+        &mut self,
+        replies: &Replies,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut result = Poll::Pending;
-        for source in &mut self.subscriptions.0 {
-            while self.replies.bytes() <= OUTPUT_SOFT_MAX {
+        for source in &mut self.0 {
+            while replies.bytes() <= OUTPUT_SOFT_MAX {
                 let Link { stream, input, .. } = &mut source.link;
                 match input.poll_read(stream, 0, cx) {
                     Poll::Ready(Ok(0)) => {
@@ -75,12 +68,27 @@ impl Session {
                     Poll::Pending => break,
                 }
                 while let Some(message) = source.take_message()? {
-                    self.replies.push(&message);
+                    replies.push(&message);
                 }
             }
         }
-        self.subscriptions.0.retain(|source| source.n > 0);
+        self.0.retain(|source| source.n > 0);
         result
+    }
+}
+
+impl Session {
+    /// Refuses what a subscribed client of RESP2 must not send, as Redis does.
+    pub(super) fn check_subscribed(&mut self, spec: &Spec) -> Option<Flow> {
+        let is_allowed = matches!(spec.id, CommandId::Ping | CommandId::Quit | CommandId::Reset);
+        if self.is_resp3() || !self.subscriptions.is_any() || is_allowed || is_subscribing(spec) {
+            return None;
+        }
+        let name = spec.name;
+        self.answer(|writer| writer.error_fmt(format_args!(
+            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+        )));
+        Some(Flow::Done)
     }
 }
 
@@ -111,7 +119,7 @@ impl Client {
             }
             false => Target::Any,
         };
-        let Some(found) = self.session.thread.node_for(target) else {
+        let Some(found) = self.session.core.thread.node_for(target) else {
             self.session.answer(|writer| writer.error("CLUSTERDOWN Hash slot not served"));
             return Ok(());
         };
@@ -152,7 +160,7 @@ impl Client {
                 return Ok(());
             }
             source.count(&reply);
-            self.session.replies.push(&reply);
+            self.session.core.replies.push(&reply);
         }
     }
 }
@@ -160,7 +168,7 @@ impl Client {
 impl Source {
     /// The next message that has arrived.
     fn take_message(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let Some(len) = self.link.find_end()? else { return Ok(None) };
+        let Some(len) = self.link.find_end(Form::Resp)? else { return Ok(None) };
         let message = self.link.input.bytes()[..len].to_vec();
         self.link.input.consume(len);
         self.count(&message);

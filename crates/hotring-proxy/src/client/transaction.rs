@@ -9,7 +9,7 @@ use hotring_commands::table::{CommandId, Flags, Spec};
 use hotring_protocol::ArgsView;
 
 use super::Session;
-use super::dispatch::Flow;
+use super::core::Flow;
 use crate::link::Link;
 use crate::plan::{Plan, Refusal, is_subscribing, plan, sole_slot, write_request};
 use crate::request::{Request, Target};
@@ -89,7 +89,7 @@ impl Session {
         if let Some(refusal) = refusal {
             return self.refuse_in_transaction(&refusal.to_string());
         }
-        let max = self.thread.shared.settings.request_len_max;
+        let max = self.core.thread.shared.settings.request_len_max;
         let transaction = self.transaction.as_mut().expect("there is one");
         match (sole_slot(spec, args), transaction.slot) {
             (Some(Ok(slot)), Some(other)) if slot != other => {
@@ -111,16 +111,16 @@ impl Session {
     fn execute(&mut self) -> Flow {
         let Some(transaction) = &self.transaction else { return Flow::Done };
         let target = transaction.slot.map_or(Target::Any, Target::Slot);
-        let upstream = match self.find_room(target) {
+        let upstream = match self.core.find_room(target) {
             Ok(upstream) => upstream,
             Err(flow) => return flow,
         };
         let Some((bytes, n)) = self.end_transaction() else { return Flow::Done };
         let now = Instant::now();
-        let until = now + self.thread.shared.settings.retry_for;
-        let ticket = self.ticket(self.replies.expect(), 0);
+        let until = now + self.core.thread.shared.settings.retry_for;
+        let ticket = self.core.ticket(self.core.replies.expect(), 0);
         let request = Request::new(target, ticket, true, until).of_commands(n);
-        self.queue(upstream, &bytes, request, now);
+        self.core.queue(upstream, &bytes, request, now);
         Flow::Done
     }
 

@@ -21,8 +21,7 @@ fn node_of(n: u8) -> Dialogue {
 /// `b` is in slot 3300 and `bar` in 5061 of shard 1, `c` in 7365 of shard 2, `a` in 15495 of none.
 #[test]
 fn a_key_of_another_shard_is_refused_and_its_owner_named() {
-    let owner =
-        "SERVER_ERROR slot 7365 of this key belongs to shard 2, at 10.0.0.3 (RESP port 7003)¶";
+    let owner = "SERVER_ERROR MOVED 7365 10.0.0.3:7003¶";
     let table = "
         set b 0 0 1¶1 -> STORED¶
         set bar 0 0 1¶2 -> STORED¶
@@ -38,7 +37,7 @@ fn a_key_of_another_shard_is_refused_and_its_owner_named() {
         mg Yw== b v -> OWNER
         ms Yw== 1 b¶1 -> OWNER
         mg Y b v -> CLIENT_ERROR error decoding key¶
-        get a -> SERVER_ERROR no shard serves slot 15495 of this key¶
+        get a -> SERVER_ERROR CLUSTERDOWN Hash slot not served¶
         mn -> MN¶
         version -> VERSION 1.6.45¶
         redis> GET c -> -MOVED 7365 10.0.0.3:7003¶
@@ -47,6 +46,24 @@ fn a_key_of_another_shard_is_refused_and_its_owner_named() {
     node_of(1).play(&table.replace("OWNER", owner));
     // A replica answers reads of its shard, as this protocol has no word for their primary.
     node_of(2).play(&format!("get b -> END¶\nget c -> {owner}"));
+}
+
+/// A proxy speaks RESP first, and must get answers of primaries alone.
+#[test]
+fn a_connection_turns_to_this_protocol() {
+    for (node, get) in [(1, "END\r\n"), (2, "SERVER_ERROR MOVED 3300 10.0.0.1:7001\r\n")] {
+        let Dialogue { mut executor, server, now, .. } = node_of(node);
+        let shared = server.clients.enter("peer".into(), "local".into(), 0);
+        let mut conversation = Conversation::new(shared, &server);
+        let mut ask = |input: &str| {
+            let mut out = Vec::new();
+            executor.feed(&mut conversation, input.as_bytes(), now, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(ask("hotring.memcached\r\n"), "+OK\r\n");
+        assert_eq!(ask("get b\r\n"), get);
+        assert_eq!(ask("mn\r\n"), "MN\r\n");
+    }
 }
 
 #[test]

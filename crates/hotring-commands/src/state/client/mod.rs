@@ -57,6 +57,8 @@ pub struct Client {
     pub last: Option<CommandId>,
     /// Set when the connection must end once the written replies are sent.
     pub closing: Option<Closing>,
+    /// Set when the connection speaks memcached's protocol from the next request on.
+    pub(crate) becomes_memcached: bool,
     /// The wait of the last command. The next command must not run before the reply to the last one.
     wait: Option<Wait>,
     /// The next request has waited outside the gate for a slow script, and must not wait there again.
@@ -135,6 +137,7 @@ impl Client {
             penalty: Duration::ZERO,
             last: None,
             closing: None,
+            becomes_memcached: false,
             wait: None,
             has_waited_for_script: false,
             transaction: Transaction::default(),

@@ -1,5 +1,5 @@
-//! Faults of the nodes behind two proxies: nothing that was acknowledged may be lost or undone, and no client waits for a
-//! node that has none of its keys.
+//! Faults of the nodes behind two proxies: nothing that was acknowledged may be lost or undone, and no client may wait
+//! for a node that has none of its keys.
 
 use std::time::{Duration, Instant};
 
@@ -91,6 +91,8 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
     let node = directory.node(directory.shards[&doomed].1.primary.node).unwrap();
     let node = demo.nodes[&format!("127.0.0.1:{}", node.port)];
     kill_process(node, Signal::STOP).unwrap();
+    // Its threads stop one after the other.
+    std::thread::sleep(Duration::from_millis(100));
     one.send(&format!("GET {dead}\r\n")).unwrap();
     let mut writer = connect(&proxy);
     writer.send(&format!("INCR {dead}\r\n")).unwrap();

@@ -2,6 +2,7 @@
 
 mod commands;
 mod faults;
+mod memcached;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,179 @@
+//! What a client of any protocol has: its replies, its connections to nodes, and the order of its requests.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::task::Context;
+use std::time::Instant;
+
+use hotring_cluster::Slot;
+use hotring_protocol::Version;
+
+use crate::combine::Combine;
+use crate::link::Login;
+use crate::pool::Pool;
+use crate::replies::Replies;
+use crate::reply::Form;
+use crate::request::{Request, Target, Ticket};
+use crate::thread::Thread;
+use crate::upstream::Upstream;
+
+/// The common state of a client.
+pub(super) struct Core {
+    pub thread: Rc<Thread>,
+    pub replies: Rc<Replies>,
+    pub pool: Rc<Pool>,
+    /// The routes by which its unanswered requests were sent.
+    version: u64,
+    /// The connection that has no room for the next request.
+    full: Option<Rc<Upstream>>,
+    /// The nodes to which the client has written.
+    pub written: BTreeSet<usize>,
+    /// A request that the proxy writes.
+    pub scratch: Vec<u8>,
+}
+
+/// What became of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// It was answered, or is on its way.
+    Done,
+    /// It must wait until there is room for it.
+    Full,
+    /// It must wait for the replies to all before it, and is then served by itself.
+    Alone,
+}
+
+impl Core {
+    pub(super) fn new(thread: Rc<Thread>, login: &Login) -> Self {
+        Core {
+            replies: Rc::default(),
+            pool: thread.pool(login),
+            version: thread.version(),
+            thread,
+            full: None,
+            written: BTreeSet::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Whether the client may send another request.
+    pub(super) fn may_take(&mut self) -> bool {
+        let waiting = self.replies.waiting();
+        if self.version != self.thread.version() {
+            // What was sent by other routes must be answered first: its later requests could be quicker.
+            if waiting > 0 {
+                return false;
+            }
+            self.version = self.thread.version();
+        }
+        waiting < self.thread.shared.settings.pipeline_max && !self.replies.awaits_retry()
+    }
+
+    /// Whether the node that the client waits for has room again.
+    pub(super) fn has_room(&mut self, cx: &Context<'_>) -> bool {
+        let full = self.full.take();
+        let has_room = full.as_ref().is_none_or(|upstream| upstream.has_room(Some(cx)));
+        self.full = full.filter(|_| !has_room);
+        has_room
+    }
+
+    /// A request for a place of this client.
+    pub(super) fn request(
+        &self,
+        target: Target,
+        ticket: Ticket,
+        writes: bool,
+        now: Instant,
+    ) -> Request {
+        Request::new(target, ticket, writes, now + self.thread.shared.settings.retry_for)
+    }
+
+    pub(super) fn ticket(&self, number: u64, part: usize) -> Ticket {
+        Ticket { replies: self.replies.clone(), number, part }
+    }
+
+    /// The connection to the node of this target, if it has room. Without a node the request will wait for one.
+    pub(super) fn find_room(&mut self, target: Target) -> Result<Option<Rc<Upstream>>, Flow> {
+        let Some(node) = self.thread.node_for(target) else { return Ok(None) };
+        let upstream = self.pool.upstream(&self.thread, node);
+        if upstream.has_room(None) {
+            return Ok(Some(upstream));
+        }
+        self.full = Some(upstream);
+        Err(Flow::Full)
+    }
+
+    /// Queues a request at the connection to its node, or has it wait for a node.
+    pub(super) fn queue(
+        &mut self,
+        upstream: Option<Rc<Upstream>>,
+        bytes: &[u8],
+        request: Request,
+        now: Instant,
+    ) {
+        match upstream {
+            Some(upstream) => {
+                if request.writes {
+                    self.written.insert(upstream.node);
+                }
+                upstream.queue(bytes, request, now);
+            }
+            None => self.thread.retry(&self.pool, request, bytes.to_vec()),
+        }
+    }
+
+    /// Sends a request for each of these slots, and makes one reply of theirs.
+    pub(super) fn send_all(
+        &mut self,
+        slots: &[Slot],
+        (combine, version): (Combine, Version),
+        write: impl Fn(usize, &mut Vec<u8>),
+        request: impl Fn(&Core, Slot, Ticket, Instant) -> Request,
+    ) -> Flow {
+        let mut upstreams = Vec::with_capacity(slots.len());
+        for slot in slots {
+            match self.find_room(Target::Slot(*slot)) {
+                Ok(upstream) => upstreams.push(upstream),
+                Err(flow) => return flow,
+            }
+        }
+        let now = Instant::now();
+        let number = self.replies.expect_parts(slots.len(), combine, version);
+        for (part, (slot, upstream)) in slots.iter().zip(upstreams).enumerate() {
+            let request = request(self, *slot, self.ticket(number, part), now);
+            let mut bytes = std::mem::take(&mut self.scratch);
+            bytes.clear();
+            write(part, &mut bytes);
+            self.queue(upstream, &bytes, request, now);
+            self.scratch = bytes;
+        }
+        Flow::Done
+    }
+
+    /// Sends a read, or joins one of the same that is not sent yet.
+    pub(super) fn send_read(
+        &mut self,
+        upstream: &Upstream,
+        slot: Slot,
+        bytes: &[u8],
+        form: Form,
+        now: Instant,
+    ) {
+        let mut ticket = self.ticket(self.replies.expect(), 0);
+        // A read must not overtake the client's own writes.
+        if !self.replies.awaits_write() {
+            match upstream.join(slot, bytes, ticket) {
+                Ok(()) => return self.thread.shared.counters.merged.add(1),
+                Err(back) => ticket = back,
+            }
+        }
+        let request = Request { form, ..self.request(Target::Slot(slot), ticket, false, now) };
+        upstream.queue_joinable(slot, bytes, request, now);
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.replies.close();
+    }
+}
