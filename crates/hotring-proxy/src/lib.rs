@@ -31,3 +31,4 @@ mod upstream;
 
 pub use listen::Proxy;
 pub use settings::Settings;
+pub use shared::Admits;

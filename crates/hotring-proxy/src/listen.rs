@@ -19,7 +19,7 @@ use crate::client::{Client, memcached};
 use crate::discover::keep_looking;
 use crate::link::Connection;
 use crate::settings::Settings;
-use crate::shared::Shared;
+use crate::shared::{Admits, Shared};
 use crate::thread::Thread;
 
 /// Connections that the kernel keeps until they are accepted.
@@ -56,7 +56,16 @@ impl Proxy {
     ///
     /// A text for the operator: an address that cannot be listened on, faulty TLS files, no thread.
     pub fn start(settings: Settings) -> Result<Proxy, String> {
-        let shared = Arc::new(Shared::new(settings)?);
+        Proxy::start_guarded(settings, Box::new(|_, _| true))
+    }
+
+    /// The same; `admits` decides which clients are let in.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_guarded(settings: Settings, admits: Admits) -> Result<Proxy, String> {
+        let shared = Arc::new(Shared::new(settings, admits)?);
         let plain = shared.settings.listen.iter().map(|address| (*address, Kind::Resp));
         let tls = shared.settings.tls_listen.iter().map(|address| (*address, Kind::RespOverTls));
         let memcached = shared.settings.memcached.iter().map(|address| (*address, Kind::Memcached));
@@ -176,10 +185,17 @@ fn begin(thread: &Rc<Thread>, mut stream: TcpStream, peer: SocketAddr, kind: Kin
     // ORDERING: Relaxed, a limit that two threads may exceed by one for a moment.
     let clients = shared.clients.fetch_add(1, Ordering::Relaxed);
     let here = Here::new(thread.clone());
-    if clients >= shared.settings.clients_max {
+    let is_memcached = kind == Kind::Memcached;
+    let refusal = match (shared.admits)(peer.ip(), is_memcached) {
+        _ if clients >= shared.settings.clients_max => Some("max number of clients reached"),
+        true => None,
+        false => Some("protected mode: set a password, or protected-mode no"),
+    };
+    if let Some(why) = refusal {
         shared.counters.refused.add(1);
+        let word = if is_memcached { "SERVER_ERROR" } else { "-ERR" };
         spawn_local(async move {
-            _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
+            _ = stream.write_all(format!("{word} {why}\r\n").as_bytes()).await;
             drop(here);
         });
         return;

@@ -179,7 +179,9 @@ fn by_keys(spec: &'static Spec, args: ArgsView<'_>) -> Plan {
     match sole_slot(spec, args) {
         Some(Ok(slot)) => Plan::Slot(slot),
         Some(Err(refusal)) => split(spec, args).unwrap_or(Plan::Refused(refusal)),
-        None if !spec.tips.contains(&"request_policy:all_shards") => Plan::Anywhere,
+        None if !spec.tips.iter().any(|tip| tip.starts_with("request_policy:all_")) => {
+            Plan::Anywhere
+        }
         None => match response_policy(spec) {
             Some(combine) => Plan::Everywhere(combine),
             None => Plan::Refused(Refusal::OfNode(spec.name)),
@@ -308,6 +310,7 @@ mod tests {
         assert_eq!(planned("DBSIZE"), Plan::Everywhere(Combine::Sum));
         assert_eq!(planned("FLUSHALL"), Plan::Everywhere(Combine::AllSucceeded));
         assert_eq!(planned("SCRIPT EXISTS a"), Plan::Everywhere(Combine::And));
+        assert_eq!(planned("SCRIPT LOAD a"), Plan::Everywhere(Combine::AllSucceeded));
         assert_eq!(planned("SCAN 0"), Plan::ScanFirst);
         assert_eq!(planned("SCAN 16385"), Plan::Scan(1, 1));
     }

@@ -1,5 +1,6 @@
 //! What all threads of a proxy share: settings, the layout of the cluster, counters.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
@@ -11,9 +12,14 @@ use tokio_rustls::rustls::ClientConfig;
 use crate::layout::Layout;
 use crate::settings::Settings;
 
+/// Whether clients from an address are let in: those of Redis's protocol, or with `true` those of memcached's, who need
+/// no password.
+pub type Admits = Box<dyn Fn(IpAddr, bool) -> bool + Send + Sync>;
+
 /// The state of a proxy.
 pub(crate) struct Shared {
     pub settings: Settings,
+    pub admits: Admits,
     /// TLS to the nodes.
     pub tls: Option<Arc<ClientConfig>>,
     /// TLS of clients.
@@ -65,7 +71,7 @@ impl Shared {
     /// # Errors
     ///
     /// A text for the operator, if TLS cannot be set up.
-    pub(crate) fn new(settings: Settings) -> Result<Self, String> {
+    pub(crate) fn new(settings: Settings, admits: Admits) -> Result<Self, String> {
         let tls = settings.tls_nodes.then(|| tls::client(&settings.tls)).transpose();
         let client_tls = Tls::default();
         if !settings.tls_listen.is_empty() {
@@ -75,6 +81,7 @@ impl Shared {
             tls: tls.map_err(|why| why.to_string())?,
             client_tls,
             settings,
+            admits,
             counters: Counters::default(),
             started: Instant::now(),
             clients: AtomicUsize::new(0),

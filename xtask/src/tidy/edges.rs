@@ -26,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "hotring-cluster",
             "hotring-coordinator",
             "hotring-commands",
+            "hotring-proxy",
             "hotring-store",
             "hotring-protocol",
             "hotring-log",

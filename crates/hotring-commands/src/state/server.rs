@@ -403,6 +403,11 @@ impl Server {
         self.is_protected_if(self.memcached.users.is_none(), peer)
     }
 
+    /// Whether protected mode refuses a client of the proxy from `peer`, which for memcached asks for no password.
+    pub fn is_proxy_protected_from(&self, peer: IpAddr, is_memcached: bool) -> bool {
+        self.is_protected_if(is_memcached || self.acl.default_user().is_open(), peer)
+    }
+
     /// Protected mode refuses peers other than this host while no password is needed.
     fn is_protected_if(&self, is_open: bool, peer: IpAddr) -> bool {
         !peer.to_canonical().is_loopback() && self.settings.config().protected_mode && is_open

@@ -5,6 +5,7 @@
 
 mod logger;
 mod names;
+mod proxy;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -15,6 +16,7 @@ use std::thread::JoinHandle;
 
 use hotring_coordinator::{Coordinator, Embedded};
 use hotring_log::{Disk, Id, Storage, stored_id};
+use hotring_proxy::Proxy;
 use hotring_store::index::Config as IndexConfig;
 use hotring_store::{EvictionPolicy, Options, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -66,6 +68,7 @@ pub struct Running {
     log_threads: Vec<JoinHandle<()>>,
     tls_addresses: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
+    proxy: Option<Proxy>,
     /// Removes the unix socket's file at the end.
     _unix_path: Option<UnixPath>,
 }
@@ -84,6 +87,11 @@ impl Running {
     /// The memcached addresses.
     pub fn memcached_addresses(&self) -> &[SocketAddr] {
         &self.server.memcached.addresses
+    }
+
+    /// The addresses on which it serves requests for any key of its cluster.
+    pub fn proxy_addresses(&self) -> &[SocketAddr] {
+        self.proxy.as_ref().map_or(&[], Proxy::addresses)
     }
 
     /// The address of the status page and the metrics, if they are served.
@@ -127,6 +135,7 @@ impl Running {
             }
         };
         join(self.threads);
+        drop(self.proxy);
         let durability = &self.server.persist.durability;
         durability.close();
         join(self.log_threads);
@@ -376,8 +385,9 @@ pub(crate) fn prepare<S: Storage + 'static>(
     if let Some(listener) = admin {
         threads.push(start_admin(&server, listener)?);
     }
+    let proxy = proxy::start(&server, &tls_addresses)?;
     let (admin, _unix_path, log_threads) = (admin_address, unix_path, Vec::new());
-    let running = Running { server, threads, log_threads, tls_addresses, admin, _unix_path };
+    let running = Running { server, threads, log_threads, tls_addresses, admin, proxy, _unix_path };
     Ok(Prepared { running, disk: disk.map(|disk| (Arc::new(disk) as Arc<dyn Storage>, id)) })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, ExitStatus, Stdio};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use hotring_commands::host::threads;
+use hotring_proxy::{Proxy, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -23,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
 
 const NOTES: &str = "\
-The nodes listen on 127.0.0.1 only, each on a port of its own from --port on. The first also keeps the cluster's records \
-(--coordinator embedded). Without --data everything is in memory and gone at the end.
+The nodes listen on 127.0.0.1 only, each on a port of its own from --port on, and behind them a proxy: one port for Redis's \
+clients, one for memcached's. The first node also keeps the cluster's records (--coordinator embedded). Without --data everything is in memory and gone at the end.
 
 Ctrl-C ends all nodes. Kill one to see its replica take over:
 
@@ -60,7 +61,8 @@ pub(super) fn run(flags: &ArgMatches) -> Result<(), String> {
     let (first, count) = (number("port"), number("shards") * number("copies"));
     let kept = flags.get_one::<PathBuf>("data");
     let ports: Vec<u16> = (first..).take(usize::from(count)).collect();
-    ports.iter().try_for_each(|port| check_free(*port))?;
+    // The last two are the proxy's.
+    (first..first + count + 2).try_for_each(check_free)?;
     let folder = Folder::new(kept)?;
     let mut nodes = Nodes::start(&ports, usize::from(number("copies")), &folder, kept.is_some())?;
     nodes.wait_until_up()?;
@@ -70,7 +72,8 @@ pub(super) fn run(flags: &ArgMatches) -> Result<(), String> {
         create_cluster(&coordinator, number("copies"))?;
         folder.mark()?;
     }
-    nodes.greet(&coordinator, &folder);
+    let proxy = start_proxy(&ports)?;
+    nodes.greet(&coordinator, &proxy, &folder);
     nodes.watch()?;
     nodes.end();
     Ok(())
@@ -80,6 +83,18 @@ fn check_free(port: u16) -> Result<(), String> {
     let bound = TcpListener::bind(("127.0.0.1", port));
     bound.map(drop).map_err(|why| {
         format!("port {port} cannot be used: {why}; choose the first of other ports with --port")
+    })
+}
+
+/// Runs a proxy in this process, on the ports behind those of the nodes.
+fn start_proxy(ports: &[u16]) -> Result<Proxy, String> {
+    let behind = |n| SocketAddr::from(([127, 0, 0, 1], ports[ports.len() - 1] + n));
+    Proxy::start(Settings {
+        listen: vec![behind(1)],
+        memcached: vec![behind(2)],
+        nodes: ports.iter().map(|port| format!("127.0.0.1:{port}")).collect(),
+        threads: 1,
+        ..Settings::default()
     })
 }
 
@@ -226,15 +241,19 @@ impl Nodes {
         Ok(())
     }
 
-    fn greet(&self, coordinator: &str, folder: &Folder) {
+    fn greet(&self, coordinator: &str, proxy: &Proxy, folder: &Folder) {
         println!("\nThe cluster runs. Its nodes:\n");
         for node in &self.0 {
             println!("  127.0.0.1:{}  pid {}", node.port, node.process.id());
         }
         println!(
-            "\nTry it:\n\n  redis-cli -c -p {} set hello world\n  hotring cluster status --coordinator {coordinator}\n  \
+            "\nA proxy makes one server of them: for any Redis client at {}, for memcached's at {}.\n\nTry it:\n\n  \
+             redis-cli -c -p {} set hello world\n  redis-cli -p {} get hello\n  hotring cluster status --coordinator {coordinator}\n  \
              kill -9 PID     # of a primary: its replica takes over\n\nLogs and data: {}\nCtrl-C ends all.\n",
+            proxy.addresses()[0],
+            proxy.addresses()[1],
             self.0[0].port,
+            proxy.addresses()[0].port(),
             folder.path.display()
         );
     }

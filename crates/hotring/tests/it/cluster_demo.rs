@@ -32,7 +32,7 @@ pub struct Demo {
 
 impl Demo {
     pub fn start(words: &[&str]) -> Demo {
-        let port = free_ports(6);
+        let port = free_ports(8);
         let mut command = hotring(&["cluster", "demo", "--port", &port.to_string()]);
         let mut process = command.args(words).stdout(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(process.stdout.take().unwrap());

@@ -1,6 +1,7 @@
 //! The settings of a node of a cluster.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::settings::config::Secret;
@@ -24,6 +25,10 @@ pub struct ClusterSettings {
     pub zone: String,
     /// What the node can carry, 100 as a rule.
     pub weight: u32,
+    /// Addresses on which the node serves requests for any key, for Redis's clients.
+    pub proxy_listen: Vec<SocketAddr>,
+    /// The same for memcached's clients.
+    pub proxy_memcached: Vec<SocketAddr>,
     /// Seconds after which a node without a shard replaces a dead replica; 0 for never.
     pub replace_after_s: u64,
 }
@@ -39,6 +44,8 @@ impl Default for ClusterSettings {
             announce_port: 0,
             zone: String::new(),
             weight: hotring_cluster::USUAL_WEIGHT,
+            proxy_listen: Vec::new(),
+            proxy_memcached: Vec::new(),
             // Longer than a restart, an upgrade or a reboot takes, so that none of them begins a copy.
             replace_after_s: 600,
         }

@@ -1,5 +1,7 @@
 //! Settings of a node of a cluster.
 
+use std::net::SocketAddr;
+
 use crate::settings::config::{CoordinatorAddress, Secret};
 use crate::settings::setting::{Change, Setting};
 use crate::settings::values::number;
@@ -117,4 +119,32 @@ pub(super) static CLUSTER: &[Setting] = &[
             number(v, 0, i32::MAX as u64).map(|n| c.replication.cluster.replace_after_s = n)
         },
     },
+    Setting {
+        name: "proxy-listen",
+        alias: "",
+        placeholder: "ADDR:PORT",
+        help: "Addresses on which this node serves requests for any key of the cluster, separated by spaces",
+        change: Change::Start,
+        get: |c| shown(&c.replication.cluster.proxy_listen),
+        set: |c, v| addresses(v).map(|listen| c.replication.cluster.proxy_listen = listen),
+    },
+    Setting {
+        name: "proxy-memcached",
+        alias: "",
+        placeholder: "ADDR:PORT",
+        help: "Addresses on which it does so for memcached's clients, as masteruser if that has a password",
+        change: Change::Start,
+        get: |c| shown(&c.replication.cluster.proxy_memcached),
+        set: |c, v| addresses(v).map(|listen| c.replication.cluster.proxy_memcached = listen),
+    },
 ];
+
+fn shown(addresses: &[SocketAddr]) -> String {
+    let texts: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    texts.join(" ")
+}
+
+fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let wrong = |_| "must be addresses such as 127.0.0.1:6380".to_string();
+    text.split_whitespace().map(|word| word.parse().map_err(wrong)).collect()
+}

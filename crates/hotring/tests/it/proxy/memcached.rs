@@ -11,17 +11,21 @@ use super::wait_for;
 use crate::cluster_demo::Demo;
 use crate::cluster_moves::Keeper;
 
-struct Client(BufReader<TcpStream>);
+pub struct Client(BufReader<TcpStream>);
 
 impl Client {
     fn connect(proxy: &Proxy) -> Client {
-        let stream = TcpStream::connect(proxy.addresses().last().unwrap()).unwrap();
+        Client::to(&proxy.addresses().last().unwrap().to_string())
+    }
+
+    pub fn to(address: &str) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         Client(BufReader::new(stream))
     }
 
     /// Sends requests, and the one that shows where the replies end. ¶ stands for the end of a line.
-    fn say(&mut self, requests: &str) -> String {
+    pub fn say(&mut self, requests: &str) -> String {
         let requests = format!("{requests}¶mn¶").replace('¶', "\r\n");
         self.0.get_mut().write_all(requests.as_bytes()).unwrap();
         let mut replies = String::new();

@@ -4,13 +4,17 @@ mod commands;
 mod faults;
 mod memcached;
 
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use hotring_protocol::Reply;
 use hotring_proxy::{Proxy, Settings};
+use rustix::process::Signal;
 
+use crate::cluster::cluster;
 use crate::cluster_demo::Demo;
 use crate::nemesis::clients::Wire;
+use crate::{Folder, Server, hotring, output, stderr};
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -71,4 +75,25 @@ fn counted(wire: &mut Wire, field: &str) -> u64 {
     let text = say(wire, "INFO");
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     value.unwrap_or_else(|| panic!("{field} in {text}")).trim().parse().unwrap()
+}
+
+/// A node serves all keys at an address of its own, and a server without a cluster cannot.
+#[test]
+fn a_node_is_a_proxy_as_well() {
+    let alone = output(&mut hotring(&["serve", "--port", "0", "--proxy-listen", "127.0.0.1:0"]));
+    assert!(stderr(&alone).contains("for nodes of a cluster"), "{}", stderr(&alone));
+    let bound = [0; 2].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [any, memcached] = bound.map(|bound| bound.local_addr().unwrap().to_string());
+    let words = ["serve", "--port", "0", "--coordinator", "embedded", "--proxy-listen", &any];
+    let folder = Folder::new("proxy-node");
+    let mut command = hotring(&words);
+    command.args(["--proxy-memcached", &memcached]).arg("--data").arg(&folder.0);
+    let node = Server::start(&mut command);
+    let made = cluster(&["create", "--copies", "1", "--yes"], &node.address);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let mut wire = Wire::connect(&any).unwrap();
+    assert_eq!(say(&mut wire, "MSET a 1 b 2"), "OK");
+    assert_eq!(say(&mut wire, "MGET b a"), "[2 1]");
+    assert_eq!(memcached::Client::to(&memcached).say("get a"), "VALUE a 0 1¶1¶END¶");
+    node.signal(Signal::TERM);
 }
