@@ -7,6 +7,7 @@ use super::*;
 use crate::exec::WaitEnd;
 use crate::state::cluster::Held;
 use crate::state::cluster::tests::{node, three_shards};
+use crate::state::slot_accesses;
 
 fn node_of(n: u8) -> Dialogue {
     let config = Config::default();
@@ -47,6 +48,16 @@ fn a_key_of_another_shard_is_refused_and_its_owner_named() {
     node_of(1).play(&table.replace("OWNER", owner));
     // A replica answers reads of its shard, as this protocol has no word for their primary.
     node_of(2).play(&format!("get b -> END¶\nget c -> {owner}"));
+}
+
+#[test]
+fn accesses_are_counted_by_slot() {
+    let mut dialogue = node_of(1);
+    dialogue.play(
+        "set b 0 0 1¶1 -> STORED¶\nget b bar -> VALUE b 0 1¶1¶END¶\nversion -> VERSION 1.6.45¶",
+    );
+    let accesses = slot_accesses::all(dialogue.server.running_threads());
+    assert_eq!((accesses[3300], accesses[5061], accesses.iter().sum()), (2, 1, 3));
 }
 
 #[test]
