@@ -8,7 +8,7 @@ use hotring_cluster::directory::{Directory, MoveId, Wanted};
 use hotring_cluster::{Move, ShardId, Slot, SlotSet};
 
 use super::change;
-use super::loads::loads;
+use super::loads::{heat, loads};
 use super::plan;
 use super::present::{at_rest, exists, present};
 use super::records::{Records, address_args};
@@ -23,7 +23,8 @@ Exit codes: 0 if the slots have moved, or would with --dry-run, or no longer wil
 
 const REBALANCE_NOTES: &str = "\
 Moves as little as possible, until no shard has more than 1.05 of its share by weight. By bytes or keys, the primaries are \
-asked what their slots have (CLUSTER SLOT-STATS), which walks over all keys.
+asked what their slots have (CLUSTER SLOT-STATS), which walks over all keys. By heat, they are asked twice how often keys of \
+their slots have been used. A slot that is hotter than a share stays where it is, and others leave its shard.
 
 Exit codes: 0 if the shards are balanced, or would be with --dry-run; 1 if not";
 
@@ -64,9 +65,17 @@ pub(super) fn rebalance_cli() -> Command {
             Arg::new("by")
                 .long("by")
                 .value_name("WHAT")
-                .value_parser(["slots", "keys", "bytes"])
+                .value_parser(["slots", "keys", "bytes", "heat"])
                 .default_value("slots")
                 .help("What is balanced"),
+        )
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(1..=86_400))
+                .default_value("30")
+                .help("How long accesses are counted, by heat"),
         )
         .args(change::args())
 }
@@ -180,6 +189,10 @@ pub(super) fn rebalance(flags: &ArgMatches) -> Result<(), String> {
     let loads = match flags.get_one::<String>("by").map(String::as_str) {
         Some("keys") => Some(loads(&directory, "key-count", flags)?),
         Some("bytes") => Some(loads(&directory, "memory-bytes", flags)?),
+        Some("heat") => {
+            let seconds = *flags.get_one::<u64>("seconds").expect("it has a default");
+            Some(heat(&records, &directory, seconds, flags)?)
+        }
         _ => None,
     };
     let planned = plan::make(present(&directory, &[], 1, |_| false).cluster, loads)?;
