@@ -197,8 +197,8 @@ fn deviations(bench: &Bench) -> Result<Measured> {
 fn notes(bench: &Bench) -> Vec<String> {
     vec![
         format!(
-            "Medians of {} draws of identifiers and words. Keys are counted where they are placed: there is no \
-             proxy here through which they could be put, as in the paper, and it would change no count.",
+            "Medians of {} draws of identifiers and words. Keys are counted where they are placed, not put \
+             through a proxy as in the paper: that would change no count.",
             draws(bench)
         ),
         "Random words stand for the paper's search terms. Its hash is FNV; mixed means FNV-1a with one \
