@@ -16,20 +16,20 @@ pub enum Placement {
     Mixed,
     /// FNV-1 alone, as in the paper. The last byte hardly changes the upper bits, so numbered keys lie together.
     Fnv1,
+    /// FNV-1a alone, the other form of the paper's hash: the last byte reaches upper bits, by one multiplication.
+    Fnv1a,
 }
 
 impl Placement {
     /// The place of a key.
     pub fn place(self, key: &[u8]) -> u64 {
         const PRIME: u64 = 0x0000_0100_0000_01b3;
-        let basis = 0xcbf2_9ce4_8422_2325_u64;
+        const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+        let bytes = key.iter().map(|&byte| u64::from(byte));
         match self {
-            Placement::Mixed => mix(key
-                .iter()
-                .fold(basis, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))),
-            Placement::Fnv1 => {
-                key.iter().fold(basis, |hash, &byte| hash.wrapping_mul(PRIME) ^ u64::from(byte))
-            }
+            Placement::Mixed => mix(Placement::Fnv1a.place(key)),
+            Placement::Fnv1 => bytes.fold(BASIS, |hash, byte| hash.wrapping_mul(PRIME) ^ byte),
+            Placement::Fnv1a => bytes.fold(BASIS, |hash, byte| (hash ^ byte).wrapping_mul(PRIME)),
         }
     }
 }

@@ -306,12 +306,13 @@ impl<'a> Planner<'a> {
         !self.is_light[slot] && self.owner[slot].is_some_and(has_more)
     }
 
-    /// Whether the owner keeps its share without the slot, or at least as much by weight as the receiver then has.
+    /// Whether the owner is not far below its share without the slot, or has at least as much by weight as the receiver
+    /// then has.
     fn improves(&self, slot: usize, to: usize) -> bool {
         let Some(from) = self.owner[slot] else { return true };
         let (left, got) = (self.load[from] - self.loads[slot], self.load[to] + self.loads[slot]);
         let weight = |at: usize| u128::from(self.members[at].weight);
-        left >= self.bounds[from].share
+        left >= self.bounds[from].low
             || u128::from(left) * weight(to) >= u128::from(got) * weight(from)
     }
 

@@ -8,6 +8,7 @@
 
 mod accesses;
 mod circle;
+mod circle_slots;
 mod durable;
 mod durable_log;
 mod entry;
@@ -44,7 +45,7 @@ use scale::Scale;
 
 /// Rerun the papers' evaluations on this machine and write a report
 ///
-/// The folder of --out gets report.html, report.json, and a CSV file for each figure.
+/// The folder of --out gets report.html, report.json, and for each figure a CSV file and an SVG file for each plot.
 #[derive(Debug, Args)]
 pub struct FiguresArgs {
     /// Amount of data and duration of the measurements
@@ -82,6 +83,7 @@ fn entries() -> Vec<Entry> {
     entries.extend(durable_log::ENTRIES);
     entries.extend(durable::ENTRIES);
     entries.extend(circle::ENTRIES);
+    entries.extend(circle_slots::ENTRIES);
     entries.sort_by_key(|entry| (entry.subject.source.order(), entry.subject.id));
     entries
 }

@@ -1,4 +1,5 @@
-//! The report of a run and its files: an HTML page for readers, JSON with all data, and a CSV file for each figure.
+//! The report of a run and its files: an HTML page for readers, JSON with all data, and for each figure a CSV file and
+//! its plots.
 
 use std::fs;
 use std::path::Path;
@@ -10,6 +11,7 @@ use super::figure::Figure;
 use super::html;
 use crate::machine::Machine;
 use crate::measure::fitness::Fitness;
+use crate::plots;
 use crate::report::{write_csv, write_json};
 
 /// All figures of a run.
@@ -57,7 +59,11 @@ impl Report {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         for figure in &self.figures {
-            write_csv(&folder.join(format!("{}.csv", figure.subject.id)), &rows(figure))?;
+            let id = figure.subject.id;
+            write_csv(&folder.join(format!("{id}.csv")), &rows(figure))?;
+            for (chart, number) in figure.measured.charts.iter().zip(1..) {
+                plots::write(folder, &format!("{id}-{number}"), chart)?;
+            }
         }
         write_json(&folder.join("report.json"), self)?;
         let page = folder.join("report.html");

@@ -120,7 +120,7 @@ fn a_page_needs_nothing_beside_itself() {
 }
 
 #[test]
-fn a_report_is_written_as_page_json_and_csv() {
+fn a_report_is_written_as_page_json_csv_and_plots() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("new/folder");
     report(vec![figure("one")]).write(&out).unwrap();
@@ -135,6 +135,10 @@ fn a_report_is_written_as_page_json_and_csv() {
         "{csv}"
     );
     assert!(out.join("report.html").exists());
+    let svg = std::fs::read_to_string(out.join("one-3.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains(">lines</text>"), "{svg}");
+    assert!(svg.contains("ours &quot;&lt;&amp;&gt;&quot;</text>"), "{svg}");
+    assert!(!out.join("one-5.svg").exists());
 }
 
 #[test]

@@ -13,6 +13,9 @@ use chart::Chart;
 /// The height of a line of the legend.
 const LEGEND_LINE: usize = 20;
 const LEGEND_COLUMNS: usize = 4;
+/// The width of a sign, and about that of a letter.
+const SIGN: usize = 34;
+const LETTER: usize = 7;
 /// The size of the plot that `svg.rs` draws.
 const WIDTH: usize = 600;
 const HEIGHT: usize = 340;
@@ -26,7 +29,9 @@ pub fn write(folder: &Path, name: &str, chart: &Chart) -> Result<()> {
 }
 
 fn draw(chart: &Chart) -> String {
-    let lines = chart.series.len().div_ceil(LEGEND_COLUMNS);
+    let longest = chart.series.iter().map(|series| series.name.len()).max().unwrap_or_default();
+    let columns = (WIDTH / (SIGN + LETTER * longest + 12)).clamp(1, LEGEND_COLUMNS);
+    let lines = chart.series.len().div_ceil(columns);
     let top = LEGEND_LINE * lines + 30;
     let mut file = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\"><style>{}</style>\
@@ -34,19 +39,19 @@ fn draw(chart: &Chart) -> String {
          <text class=\"title\" x=\"12\" y=\"20\">{}</text>",
         top + HEIGHT,
         include_str!("plot.css"),
-        chart.title
+        svg::escape(&chart.title)
     );
     for (column, (series, style)) in chart.series.iter().zip(svg::styles(chart)).enumerate() {
-        let x = 12 + column % LEGEND_COLUMNS * (WIDTH / LEGEND_COLUMNS);
-        let y = 30 + column / LEGEND_COLUMNS * LEGEND_LINE;
+        let x = 12 + column % columns * (WIDTH / columns);
+        let y = 30 + column / columns * LEGEND_LINE;
         let _ = write!(
             file,
             "<svg x=\"{x}\" y=\"{y}\" width=\"28\" height=\"14\">{}</svg>\
              <text x=\"{}\" y=\"{}\">{}</text>",
             svg::sign(style, series, chart.shape),
-            x + 34,
+            x + SIGN,
             y + 11,
-            series.name
+            svg::escape(&series.name)
         );
     }
     let plot = svg::draw(chart, "plot");

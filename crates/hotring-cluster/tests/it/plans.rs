@@ -126,6 +126,8 @@ fn raw_fnv_places_numbered_keys_together_and_mixing_does_not() {
     assert_eq!(Placement::Fnv1.place(b""), 0xcbf2_9ce4_8422_2325);
     assert_eq!(Placement::Fnv1.place(b"a"), 0xaf63_bd4c_8601_b7be);
     assert_eq!(Placement::Fnv1.place(b"foobar"), 0x340d_8765_a4dd_a9c2);
+    assert_eq!(Placement::Fnv1a.place(b"a"), 0xaf63_dc4c_8601_ec8c);
+    assert_eq!(Placement::Fnv1a.place(b"foobar"), 0x8594_4171_f739_67e8);
     let spread = |placement: Placement| {
         let places = (0..1_000).map(|i| placement.place(format!("key:{i}").as_bytes()) >> 56);
         places.collect::<BTreeSet<_>>().len()
@@ -155,35 +157,58 @@ fn sets_of_slots_are_written_as_ranges_and_read_again() {
     }
 }
 
-#[test]
-fn a_shard_that_joins_gets_its_share_and_nothing_else_moves() {
-    for shards in [1, 8, 30] {
-        let mut rates = Vec::new();
-        for seed in 0..100 {
-            let owners = planned(&Owners::default(), &usual(0..shards, seed), &ALIKE);
-            let members = usual(0..=shards, seed);
-            let moves = plan(&owners, &members, &ALIKE).unwrap();
-            let ideal = f64::from(SLOTS) / f64::from(shards + 1);
-            rates.push(moved(&moves) as f64 / ideal);
-            assert!(moves.iter().all(|planned| planned.to == shards), "one that stays gets slots");
-            check_bound(&apply(&owners, &moves), &members);
-        }
-        rates.sort_by(f64::total_cmp);
-        let (median, worst) = (rates[50], rates[99]);
-        println!("{shards} shards and one: median {median:.3}, worst {worst:.3} of a share");
-        assert!(median <= 1.15 && worst <= 1.3);
-    }
+/// Shard `last` joins those before it. Checks what moves, and returns how much of 1/N that is.
+fn join(owners: &Owners, last: u32, seed: u64) -> (Owners, f64) {
+    let members = usual(0..=last, seed);
+    let moves = plan(owners, &members, &ALIKE).unwrap();
+    assert!(moves.iter().all(|planned| planned.to == last), "one that stays gets slots");
+    let after = apply(owners, &moves);
+    check_bound(&after, &members);
+    (after, moved(&moves) as f64 * f64::from(last + 1) / f64::from(SLOTS))
+}
+
+/// One shard leaves. Checks that its slots move, and no others.
+fn leave(owners: &Owners, shards: u32, leaver: u32, seed: u64) {
+    let rest = usual((0..shards).filter(|&shard| shard != leaver), seed);
+    let moves = plan(owners, &rest, &ALIKE).unwrap();
+    assert!(moves.iter().all(|planned| planned.from == Some(leaver)), "of {shards}, seed {seed}");
+    check_bound(&apply(owners, &moves), &rest);
 }
 
 #[test]
-fn a_shard_that_leaves_gives_its_slots_and_nothing_else_moves() {
-    for seed in 0..20 {
-        let owners = planned(&Owners::default(), &usual(0..9, seed), &ALIKE);
-        let members = usual((0..9).filter(|&shard| shard != 4), seed);
-        let moves = plan(&owners, &members, &ALIKE).unwrap();
-        assert!(moves.iter().all(|planned| planned.from == Some(4)));
-        check_bound(&apply(&owners, &moves), &members);
+fn a_join_moves_one_share_and_a_leave_only_what_the_leaver_has() {
+    for shards in [2, 3, 5, 9, 16, 31, 56, 100] {
+        let mut rates = Vec::new();
+        for seed in 0..100 {
+            let owners = planned(&Owners::default(), &usual(0..shards - 1, seed), &ALIKE);
+            let (owners, rate) = join(&owners, shards - 1, seed);
+            rates.push(rate);
+            leave(&owners, shards, seed as u32 % shards, seed);
+        }
+        check_rates(shards, rates);
     }
+}
+
+/// As it is for a cluster that has never been planned as a whole.
+#[test]
+fn each_of_a_hundred_shards_that_join_one_by_one_moves_one_share() {
+    let (mut owners, mut rates) = (vec![Owners::default(); 3], Vec::new());
+    for last in 0..100 {
+        for (owners, seed) in owners.iter_mut().zip(0..) {
+            let (after, rate) = join(owners, last, seed);
+            *owners = after;
+            rates.push(rate);
+        }
+    }
+    check_rates(100, rates);
+    (0..100).step_by(9).for_each(|leaver| leave(&owners[0], 100, leaver, 0));
+}
+
+fn check_rates(shards: u32, mut rates: Vec<f64>) {
+    rates.sort_by(f64::total_cmp);
+    let (median, worst) = (rates[rates.len() / 2], rates[rates.len() - 1]);
+    println!("the last of {shards} shards: median {median:.3}, worst {worst:.3} of 1/N");
+    assert!((0.9..=1.15).contains(&median) && worst <= 1.3, "{shards}: {median}, {worst}");
 }
 
 #[test]
@@ -248,6 +273,7 @@ fn plans_by_bytes_or_heat_balance_these() {
         let least = moves.iter().flat_map(|planned| planned.slots.iter());
         let least = least.map(|slot| loads[usize::from(slot)]).filter(|&load| load == 0).count();
         assert_eq!(least, 0, "slots move that weigh nothing");
+        assert_eq!(plan(&owners, &members, &loads).unwrap(), [], "a second plan moves more");
     }
 }
 
@@ -348,6 +374,45 @@ fn a_slot_that_is_hotter_than_a_share_has_a_shard_for_itself() {
         members.into_iter().filter(|member| Some(member.shard) != owner).collect();
     let owners = planned(&owners, &rest, &loads);
     assert!((0..SLOTS).all(|slot| owners.of(slot).is_some_and(|to| Some(to) != owner)));
+}
+
+/// The last of ten did not go: of twenty nearly alike, the giver would have kept a little less than it gave.
+#[test]
+fn few_slots_that_are_nearly_alike_are_shared_equally() {
+    for seed in 0..100 {
+        let mut rng = Rng::with_seed(seed);
+        let members = usual(0..2, seed);
+        let owners = planned(&Owners::default(), &members, &ALIKE);
+        let loads: Vec<u64> =
+            (0..SLOTS).map(|slot| u64::from(slot < 20) * rng.u64(990..1_010)).collect();
+        let moves = plan(&owners, &members, &loads).unwrap();
+        assert_eq!(moved(&moves), 10, "seed {seed}");
+        assert_eq!(plan(&apply(&owners, &moves), &members, &loads).unwrap(), [], "seed {seed}");
+    }
+}
+
+/// Heat is measured again and again, and is never the same. The hottest slot must not go from shard to shard, and while
+/// it is hotter than a share, nothing else may either.
+#[test]
+fn a_hot_slot_stays_where_it_is_while_loads_waver() {
+    for seed in 0..10 {
+        let mut rng = Rng::with_seed(seed);
+        let members = usual(0..4, seed);
+        let mut owners = planned(&Owners::default(), &members, &ALIKE);
+        let hot = rng.u16(..SLOTS);
+        let owner = owners.of(hot);
+        for round in 0..40 {
+            let mut loads: Vec<u64> = (0..SLOTS).map(|_| rng.u64(90..110)).collect();
+            let rest = loads.iter().sum::<u64>() as f64;
+            // From 0.8 of a share to two of them, then from 1.5 to 1.7.
+            let part = if round < 20 { 0.25 + 0.75 * rng.f64() } else { 0.6 + 0.15 * rng.f64() };
+            loads[usize::from(hot)] = (rest * part) as u64;
+            let moves = plan(&owners, &members, &loads).unwrap();
+            assert!(round <= 20 || moves.is_empty(), "seed {seed}, round {round}: {moves:?}");
+            owners = apply(&owners, &moves);
+            assert_eq!(owners.of(hot), owner, "seed {seed}, round {round}");
+        }
+    }
 }
 
 #[test]

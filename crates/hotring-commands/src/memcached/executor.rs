@@ -153,7 +153,7 @@ impl Executor {
         shown::note_keys(run.store, keys.flat_map(ArgsView::iter));
     }
 
-    /// Samples the batch for the list of hot keys.
+    /// Samples the batch for the list of hot keys and the accesses of slots.
     #[cold]
     fn note_keys(&self, input: &[u8], run: &mut Run<'_>) {
         let requests = self.batch.requests();
@@ -162,6 +162,9 @@ impl Executor {
             let decoded = &requests[next + passed];
             next += passed + 1;
             let keys = || decoded.keys(input).into_iter().flat_map(ArgsView::iter);
+            if run.routes.is_some() {
+                run.shared.slot_accesses.note(keys(), weight);
+            }
             run.shared.hot_keys.note(0, keys, weight, run.random.u64(..), run.now);
         }
     }

@@ -38,6 +38,7 @@ pub mod scrub;
 pub mod server;
 pub mod settings;
 pub(crate) mod shown;
+pub(crate) mod slot_accesses;
 pub mod snapshots;
 pub mod subscriptions;
 pub mod tasks;

@@ -6,6 +6,7 @@ use crate::observe::beats::Beats;
 use crate::observe::counters::Counters;
 use crate::state::hot_keys::HotKeys;
 use crate::state::memcached::Counts as MemcachedCounts;
+use crate::state::slot_accesses::SlotAccesses;
 
 /// The state of one I/O thread that other threads may read.
 #[derive(Debug, Default)]
@@ -20,4 +21,6 @@ pub struct ThreadShared {
     pub beats: Beats,
     /// The keys that the thread's requests name most often.
     pub hot_keys: HotKeys,
+    /// How often each slot is used, on a node of a cluster.
+    pub(crate) slot_accesses: SlotAccesses,
 }

@@ -6,6 +6,7 @@ use crate::observe::by_command::CommandTotals;
 use crate::observe::counters::{Base, Totals};
 use crate::state::memcached;
 use crate::state::server::Server;
+use crate::state::slot_accesses;
 use crate::table::{Spec, specs};
 
 impl Server {
@@ -70,6 +71,7 @@ impl Server {
         self.memcached.reset(&self.threads);
         self.tasks.expirer.reset();
         self.running_threads().for_each(|thread| thread.counters.error_kinds.clear());
+        slot_accesses::reset(self.running_threads());
         let commands =
             self.command_totals_since_start().into_iter().map(|(_, totals)| totals).collect();
         *self.observe.base() = Base { totals: self.totals_since_start(), commands };

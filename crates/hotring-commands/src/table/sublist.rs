@@ -385,8 +385,8 @@ macro_rules! with_subcommands {
             .about("The older name of CLUSTER REPLICAS.");
         ClusterSlotStats of Cluster = "cluster|slot-stats" -4 Cluster => cluster::slot_stats
             .flags(Flags::STALE).since("8.2.0").tips(&[VARIES]).cost(WHOLE_STORE)
-            .args("<SLOTSRANGE start-slot end-slot | ORDERBY metric [LIMIT limit] [ASC | DESC]>")
-            .about("Counts the keys of this node's slots, and their bytes of memory.");
+            .args("<SLOTSRANGE start-slot end-slot [ACCESSES] | ORDERBY metric [LIMIT limit] [ASC | DESC]>")
+            .about("Counts keys of this node's slots, their bytes and accesses (estimated); ACCESSES: only these.");
         ClusterSlots of Cluster = "cluster|slots" 2 Cluster => cluster::slots
             .flags(Flags::STALE).since("3.0.0").tips(&[VARIES]).cost(EACH_NODE)
             .about("Lists ranges of slots with the nodes that serve them.");

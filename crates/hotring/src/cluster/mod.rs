@@ -8,6 +8,7 @@ mod demo;
 mod drain;
 mod failover;
 mod file;
+mod loads;
 mod moving;
 mod plan;
 mod present;

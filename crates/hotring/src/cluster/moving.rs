@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use hotring_cluster::changes::{cancel, want};
 use hotring_cluster::directory::{Directory, MoveId, Wanted};
-use hotring_cluster::{Move, SLOTS, ShardId, Slot, SlotSet};
+use hotring_cluster::{Move, ShardId, Slot, SlotSet};
 
 use super::change;
+use super::loads::{heat, loads};
 use super::plan;
 use super::present::{at_rest, exists, present};
 use super::records::{Records, address_args};
-use super::talk;
-use crate::client::Answer;
 
 const MOVE_NOTES: &str = "\
 Clients go on meanwhile: they are redirected when a slot has moved. Ctrl-C ends the waiting alone.
@@ -24,7 +23,8 @@ Exit codes: 0 if the slots have moved, or would with --dry-run, or no longer wil
 
 const REBALANCE_NOTES: &str = "\
 Moves as little as possible, until no shard has more than 1.05 of its share by weight. By bytes or keys, the primaries are \
-asked what their slots have (CLUSTER SLOT-STATS), which walks over all keys.
+asked what their slots have (CLUSTER SLOT-STATS), which walks over all keys. By heat, they are asked twice how often keys of \
+their slots have been used. A slot that is hotter than a share stays where it is, and others leave its shard.
 
 Exit codes: 0 if the shards are balanced, or would be with --dry-run; 1 if not";
 
@@ -65,9 +65,17 @@ pub(super) fn rebalance_cli() -> Command {
             Arg::new("by")
                 .long("by")
                 .value_name("WHAT")
-                .value_parser(["slots", "keys", "bytes"])
+                .value_parser(["slots", "keys", "bytes", "heat"])
                 .default_value("slots")
                 .help("What is balanced"),
+        )
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(1..=86_400))
+                .default_value("30")
+                .help("How long accesses are counted, by heat"),
         )
         .args(change::args())
 }
@@ -181,6 +189,10 @@ pub(super) fn rebalance(flags: &ArgMatches) -> Result<(), String> {
     let loads = match flags.get_one::<String>("by").map(String::as_str) {
         Some("keys") => Some(loads(&directory, "key-count", flags)?),
         Some("bytes") => Some(loads(&directory, "memory-bytes", flags)?),
+        Some("heat") => {
+            let seconds = *flags.get_one::<u64>("seconds").expect("it has a default");
+            Some(heat(&records, &directory, seconds, flags)?)
+        }
         _ => None,
     };
     let planned = plan::make(present(&directory, &[], 1, |_| false).cluster, loads)?;
@@ -190,37 +202,6 @@ pub(super) fn rebalance(flags: &ArgMatches) -> Result<(), String> {
         return Ok(());
     }
     carry_out(&records, &wanted, flags)
-}
-
-/// What each slot has, as the primaries tell.
-fn loads(directory: &Directory, metric: &str, flags: &ArgMatches) -> Result<Vec<u64>, String> {
-    let mut loads = vec![0; usize::from(SLOTS)];
-    let (first, last) = ("0".to_string(), (SLOTS - 1).to_string());
-    for (shard, (_, record)) in &directory.shards {
-        let mut node = talk::connect(directory, record.primary.node, flags)?;
-        let answer = node.ask(&["CLUSTER", "SLOT-STATS", "SLOTSRANGE", &first, &last])?;
-        let told = told(&answer, metric);
-        let told =
-            told.ok_or_else(|| format!("shard {shard} does not tell the {metric} of slots"))?;
-        for (slot, load) in told {
-            loads[usize::from(slot)] = load;
-        }
-    }
-    Ok(loads)
-}
-
-/// The slots of a reply with one of their numbers.
-fn told(answer: &Answer, metric: &str) -> Option<Vec<(Slot, u64)>> {
-    let Answer::List(slots) = answer else { return None };
-    let one = |slot: &Answer| {
-        let Answer::List(parts) = slot else { return None };
-        let [Answer::Number(slot), Answer::List(fields)] = &parts[..] else { return None };
-        let is_it = |pair: &&[Answer]| matches!(&pair[0], Answer::Text(name) if name == metric);
-        let [_, Answer::Number(load)] = fields.chunks_exact(2).find(is_it)? else { return None };
-        let slot = Slot::try_from(*slot).ok().filter(|slot| *slot < SLOTS)?;
-        Some((slot, u64::try_from(*load).ok()?))
-    };
-    slots.iter().map(one).collect()
 }
 
 #[cfg(test)]
@@ -242,17 +223,5 @@ mod tests {
         assert_eq!(error, "slot 40 is in shard 1, not in shard 0");
         let none: SlotSet = "100".parse().unwrap();
         assert_eq!(moves(&directory, &none, None, 1).unwrap_err(), "slot 100 has no shard");
-    }
-
-    #[test]
-    fn loads_are_read_as_nodes_tell_them() {
-        let text = |text: &str| Answer::Text(text.to_string());
-        let fields =
-            vec![text("key-count"), Answer::Number(3), text("memory-bytes"), Answer::Number(90)];
-        let slot = Answer::List(vec![Answer::Number(7), Answer::List(fields)]);
-        let answer = Answer::List(vec![slot]);
-        assert_eq!(told(&answer, "memory-bytes"), Some(vec![(7, 90)]));
-        assert_eq!(told(&answer, "cpu-usec"), None);
-        assert_eq!(told(&Answer::Nothing, "key-count"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! A plan for a described cluster, and its text.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hotring_cluster::{
@@ -21,11 +21,14 @@ pub(super) struct Planned {
     after: Owners,
     members: Vec<Member>,
     loads: Vec<u64>,
+    /// Whether the loads are other ones than the number of slots.
+    has_loads: bool,
     moves: Vec<Move>,
 }
 
 /// Plans the way from the present shards to the wanted nodes.
 pub(super) fn make(cluster: Cluster, loads: Option<Vec<u64>>) -> Result<Planned, String> {
+    let has_loads = loads.is_some();
     let loads = loads.unwrap_or_else(|| vec![1; usize::from(SLOTS)]);
     let before = owners(&cluster)?;
     let shards = layout(&cluster);
@@ -47,7 +50,7 @@ pub(super) fn make(cluster: Cluster, loads: Option<Vec<u64>>) -> Result<Planned,
     for Move { to, slots, .. } in &moves {
         slots.iter().for_each(|slot| after.give(slot, *to));
     }
-    Ok(Planned { cluster, shards, before, after, members, loads, moves })
+    Ok(Planned { cluster, shards, before, after, members, loads, has_loads, moves })
 }
 
 fn owners(cluster: &Cluster) -> Result<Owners, String> {
@@ -100,6 +103,35 @@ impl Planned {
         &self.after
     }
 
+    /// The load of a shard, unless it leaves, as a multiple of its share.
+    fn fill(&self, owners: &Owners, shard: ShardId) -> Option<f64> {
+        let at = self.members.iter().position(|member| member.shard == shard)?;
+        let (load, share) = loads_and_shares(owners, &self.members, &self.loads)[at];
+        Some(load as f64 / share)
+    }
+
+    /// Says which slots alone are more than a share.
+    fn write_hot_slots(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let shares = loads_and_shares(&self.after, &self.members, &self.loads);
+        let shares: BTreeMap<ShardId, f64> = self
+            .members
+            .iter()
+            .zip(shares)
+            .map(|(member, (_, share))| (member.shard, share))
+            .collect();
+        for slot in (0..SLOTS).filter(|_| self.has_loads) {
+            let Some(shard) = self.after.of(slot) else { continue };
+            let part = self.loads[usize::from(slot)] as f64 / shares[&shard];
+            if part > 1.0 {
+                writeln!(
+                    f,
+                    "slot {slot} alone has {part:.3} of a share: it is with shard {shard}, and no move makes it less"
+                )?;
+            }
+        }
+        Ok(())
+    }
+
     fn write_shard(&self, f: &mut fmt::Formatter, shard: ShardId, nodes: &[usize]) -> fmt::Result {
         let all = &self.cluster.nodes;
         let label = match (self.cluster.shards.contains_key(&shard), nodes.is_empty()) {
@@ -109,12 +141,13 @@ impl Planned {
         };
         let count =
             |owners: &Owners| (0..SLOTS).filter(|&slot| owners.of(slot) == Some(shard)).count();
-        writeln!(
-            f,
-            "shard {shard}{label}: {} -> {} slots",
-            count(&self.before),
-            count(&self.after)
-        )?;
+        let (before, after) = (count(&self.before), count(&self.after));
+        write!(f, "shard {shard}{label}: {before} -> {after} slots")?;
+        let load = |owners| self.fill(owners, shard).filter(|_| self.has_loads);
+        if let (Some(before), Some(after)) = (load(&self.before), load(&self.after)) {
+            write!(f, ", load {before:.3} -> {after:.3} of its share")?;
+        }
+        writeln!(f)?;
         for (at, &node) in nodes.iter().enumerate() {
             let node = &all[node];
             let role = if at == 0 { "primary" } else { "replica" };
@@ -158,6 +191,7 @@ impl fmt::Display for Planned {
             emptiest(before),
             emptiest(after),
         )?;
+        self.write_hot_slots(f)?;
         moves.iter().try_for_each(|planned| writeln!(f, "{planned}"))
     }
 }

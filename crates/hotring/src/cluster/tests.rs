@@ -166,5 +166,25 @@ fn loads_are_balanced_instead_of_slots() {
     let loads: String = (0..1_000).map(|slot| format!("{slot} 1000\n")).collect();
     let text = plan::make(cluster, Some(file::loads(&loads).unwrap())).unwrap().to_string();
     assert!(text.contains("\n66") && text.contains("fullest shard: 3.000 -> 1.00"), "{text}");
+    assert!(text.contains(" slots, load 3.000 -> 1.00"), "{text}");
+    assert!(!text.contains("alone"), "{text}");
     cli().debug_assert();
+}
+
+/// One key is used a thousand times as often as all of a slot usually are.
+#[test]
+fn a_slot_that_is_hotter_than_a_share_is_told_and_left_alone() {
+    let nodes = [node("a", "shard = 0"), node("b", "shard = 1"), node("c", "shard = 2")].concat();
+    let description = format!("{THREE}{nodes}");
+    let mut loads = vec![10; 16_384];
+    loads[77] = 160_000;
+    let planned = plan::make(file::cluster(&description).unwrap(), Some(loads)).unwrap();
+    assert_eq!(planned.after().of(77), Some(0));
+    let text = planned.to_string();
+    let lines = [
+        "shard 0: 5461 -> 1 slots, load 1.988 -> 1.482 of its share\n",
+        "shard 1: 5462 -> 8714 slots, load 0.506 -> 0.807 of its share\n",
+        "slot 77 alone has 1.482 of a share: it is with shard 0, and no move makes it less\n",
+    ];
+    lines.iter().for_each(|line| assert!(text.contains(line), "{line}{text}"));
 }

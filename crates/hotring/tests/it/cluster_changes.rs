@@ -1,7 +1,12 @@
 //! Changes of a cluster of processes by `hotring cluster`: nodes join, leave, die and are replaced.
 
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
+use hotring_cluster::{SlotSet, slot_of};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{cluster, leads, serve, stdout, wait_for};
@@ -302,6 +307,78 @@ fn a_new_shard_gets_slots_with_their_keys_and_gives_them_back() {
     let mut stream = nodes.servers[first].connect();
     (0..300).for_each(|n| assert_eq!(say(&mut stream, &format!("EXISTS key:{n}")), ":1", "{n}"));
     assert_has(&nodes.says(&["check"]), &["1 shards of 4 nodes: nothing is wrong"]);
+}
+
+/// Clients that use keys, each now and then, at whichever of two primaries has them.
+struct Clients {
+    keys: Arc<Mutex<Vec<String>>>,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Clients {
+    fn begin(nodes: &Nodes, keys: Vec<String>) -> Self {
+        let primaries = (0..4).filter(|at| nodes.line(*at).contains("primary"));
+        let mut streams: Vec<_> = primaries.map(|at| nodes.servers[at].connect()).collect();
+        let (keys, ended) = (Arc::new(Mutex::new(keys)), Arc::new(AtomicBool::new(false)));
+        let (of_thread, is_over) = (keys.clone(), ended.clone());
+        let thread = std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                let keys = of_thread.lock().unwrap().clone();
+                for stream in &mut streams {
+                    keys.iter().for_each(|key| _ = say(stream, &format!("EXISTS {key}")));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        Clients { keys, ended, thread: Some(thread) }
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().expect("it ends once").join();
+        assert!(ended.is_ok() || std::thread::panicking(), "the clients failed");
+    }
+}
+
+#[test]
+fn hot_slots_are_spread_and_a_hotter_one_is_left_alone() {
+    let nodes = Nodes::new("heat", 4);
+    let by_heat = ["rebalance", "--by", "heat", "--seconds", "2"];
+    let said = |end: &str| nodes.says(&[&by_heat[..], &[end]].concat());
+    let refused = nodes.refuses(&[&by_heat[..], &["--dry-run"]].concat());
+    assert_has(&refused, &["too few to tell slots apart", "--seconds"]);
+    // Shard 0 has the lower half of the slots.
+    let keys = (0..).map(|n| format!("key:{n}")).filter(|key| slot_of(key.as_bytes()) < 8_192);
+    let keys: Vec<String> = keys.take(20).collect();
+    let clients = Clients::begin(&nodes, keys.clone());
+    let spread = said("--yes");
+    assert_has(&spread, &["shard 0: 8192 -> 8182 slots, load 2.000 -> ", "shard 0 -> shard 1: "]);
+    assert_has(&spread, &["10 of 10 slots have moved, 0 moves are left"]);
+    assert_has(&said("--dry-run"), &["0 of 16384 slots move"]);
+    // One of them is used as often as all others together, twice.
+    let hot = slot_of(keys[0].as_bytes());
+    *clients.keys.lock().unwrap() = [vec![keys[0].clone(); 40], keys].concat();
+    let isolated = said("--yes");
+    println!("{isolated}");
+    assert_has(
+        &isolated,
+        &[&format!("slot {hot} alone has 1.3"), "slots have moved, 0 moves are left"],
+    );
+    let moves =
+        isolated.lines().filter(|line| line.contains(" -> shard ") && line.contains(" slots: "));
+    assert!(
+        moves.clone().count() > 0 && !moves.clone().any(|line| moved(line).contains(hot)),
+        "{isolated}"
+    );
+    assert_has(&said("--dry-run"), &["0 of 16384 slots move"]);
+}
+
+/// The slots of a line of a plan.
+fn moved(line: &str) -> SlotSet {
+    line.rsplit_once(": ").unwrap().1.parse().unwrap()
 }
 
 /// Ctrl-C ends the waiting, not the move.

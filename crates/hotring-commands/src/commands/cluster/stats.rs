@@ -1,4 +1,5 @@
-//! CLUSTER SLOT-STATS: keys and bytes of slots, by a walk over all keys as for the keys of a slot.
+//! CLUSTER SLOT-STATS: keys and bytes of slots, by a walk over all keys as for the keys of a slot, and accesses, which
+//! need no walk.
 
 use std::cmp::Reverse;
 
@@ -10,6 +11,7 @@ use super::{cluster, slot};
 use crate::host::fiber;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::state::slot_accesses;
 
 const BAD_LIMIT: &str = "ERR Limit has to lie in between 1 and 16384 (maximum number of slots).";
 
@@ -18,36 +20,56 @@ const BAD_LIMIT: &str = "ERR Limit has to lie in between 1 and 16384 (maximum nu
 struct Stat {
     keys: u64,
     bytes: u64,
+    accesses: u64,
 }
 
-/// What orders the slots.
+/// What is told of a slot and may order the slots.
+#[derive(Clone, Copy)]
 enum Metric {
     Keys,
     Bytes,
+    /// Ours.
+    Accesses,
 }
 
+const METRICS: [Metric; 3] = [Metric::Keys, Metric::Bytes, Metric::Accesses];
+
 impl Metric {
-    fn of(&self, stat: Stat) -> u64 {
+    fn name(self) -> &'static str {
+        match self {
+            Metric::Keys => "key-count",
+            Metric::Bytes => "memory-bytes",
+            Metric::Accesses => "accesses",
+        }
+    }
+
+    fn of(self, stat: Stat) -> u64 {
         match self {
             Metric::Keys => stat.keys,
             Metric::Bytes => stat.bytes,
+            Metric::Accesses => stat.accesses,
         }
     }
 }
 
 /// The slots that are asked for.
 enum Wanted {
-    Range(Slot, Slot),
+    Range { first: Slot, last: Slot, walks: bool },
     Ordered { by: Metric, limit: usize, rises: bool },
 }
 
 pub(crate) fn slot_stats(c: &mut Context<'_>) -> Outcome {
     cluster(c)?;
     let wanted = wanted(c)?;
-    let stats = walk(c);
+    let (mut stats, told) = match wanted {
+        Wanted::Range { walks: false, .. } => (no_stats(), &METRICS[2..]),
+        _ => (walk(c), &METRICS[..]),
+    };
+    let accesses = slot_accesses::all(c.server.running_threads());
+    stats.iter_mut().zip(accesses).for_each(|(stat, accesses)| stat.accesses = accesses);
     let mut slots = owned(c)?;
     match wanted {
-        Wanted::Range(first, last) => slots.retain(|slot| (first..=last).contains(slot)),
+        Wanted::Range { first, last, .. } => slots.retain(|slot| (first..=last).contains(slot)),
         Wanted::Ordered { by, limit, rises } => {
             let value = |slot: &Slot| by.of(stats[usize::from(*slot)]);
             match rises {
@@ -59,13 +81,12 @@ pub(crate) fn slot_stats(c: &mut Context<'_>) -> Outcome {
     }
     c.reply.array(slots.len());
     for slot in slots {
-        let Stat { keys, bytes } = stats[usize::from(slot)];
         c.reply.array(2);
         c.reply.int(slot.into());
-        c.reply.map(2);
-        for (name, number) in [("key-count", keys), ("memory-bytes", bytes)] {
-            c.reply.bulk(name.as_bytes());
-            c.reply.int(number as i64);
+        c.reply.map(told.len());
+        for metric in told {
+            c.reply.bulk(metric.name().as_bytes());
+            c.reply.int(metric.of(stats[usize::from(slot)]) as i64);
         }
     }
     Ok(())
@@ -73,7 +94,8 @@ pub(crate) fn slot_stats(c: &mut Context<'_>) -> Outcome {
 
 fn wanted(c: &Context<'_>) -> Result<Wanted, Failure> {
     let (kind, rest) = (c.args.at(2), c.args.tail(3));
-    if kind.eq_ignore_ascii_case(b"slotsrange") && rest.len() == 2 {
+    let accesses_only = rest.get(2).is_some_and(|word| word.eq_ignore_ascii_case(b"accesses"));
+    if kind.eq_ignore_ascii_case(b"slotsrange") && rest.len() == 2 + usize::from(accesses_only) {
         let bad = Failure::text("ERR Invalid or out of range slot");
         let (Some(first), Some(last)) = (slot(rest.at(0)), slot(rest.at(1))) else {
             return Err(bad);
@@ -83,16 +105,14 @@ fn wanted(c: &Context<'_>) -> Result<Wanted, Failure> {
                 format!("ERR Start slot number {first} is greater than end slot number {last}");
             return Err(why.into());
         }
-        return Ok(Wanted::Range(first, last));
+        return Ok(Wanted::Range { first, last, walks: !accesses_only });
     }
     if !kind.eq_ignore_ascii_case(b"orderby") {
         return Err(Failure::Syntax);
     }
-    let by = match rest.at(0) {
-        name if name.eq_ignore_ascii_case(b"key-count") => Metric::Keys,
-        name if name.eq_ignore_ascii_case(b"memory-bytes") => Metric::Bytes,
-        _ => return Err(Failure::text("ERR Unrecognized sort metric for ORDERBY.")),
-    };
+    let is_it = |metric: &Metric| rest.at(0).eq_ignore_ascii_case(metric.name().as_bytes());
+    let by = METRICS.into_iter().find(is_it);
+    let by = by.ok_or(Failure::text("ERR Unrecognized sort metric for ORDERBY."))?;
     let (mut limit, mut rises, mut at) = (usize::from(SLOTS), false, 1);
     while at < rest.len() {
         let word = rest.at(at);
@@ -119,9 +139,13 @@ fn owned(c: &Context<'_>) -> Result<Vec<Slot>, Failure> {
     Ok((0..SLOTS).filter(|slot| directory.owners.of(*slot) == Some(shard)).collect())
 }
 
+fn no_stats() -> Vec<Stat> {
+    vec![Stat::default(); usize::from(SLOTS)]
+}
+
 /// Counts all keys.
 fn walk(c: &mut Context<'_>) -> Vec<Stat> {
-    let mut stats = vec![Stat::default(); usize::from(SLOTS)];
+    let mut stats = no_stats();
     let mut cursor = 0;
     loop {
         cursor = c.store.scan_memory(cursor, STEP_KEYS as usize, c.now, |key, bytes| {

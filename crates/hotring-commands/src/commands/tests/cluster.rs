@@ -487,6 +487,30 @@ fn a_cluster_is_ok_once_every_slot_has_a_living_primary() {
 }
 
 #[test]
+fn accesses_are_counted_by_slot_until_the_counters_are_reset() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    let accesses = |dialogue: &mut Dialogue, slot: u16| {
+        let told = dialogue.say(&format!("CLUSTER SLOT-STATS SLOTSRANGE {slot} {slot} accesses"));
+        let number = told.strip_prefix(&format!("*1¶*2¶:{slot}¶*2¶$8¶accesses¶:"));
+        number.and_then(|number| number.strip_suffix('¶')).unwrap_or(&told).to_string()
+    };
+    assert_eq!(accesses(&mut dialogue, 3300), "0");
+    // Each key counts; a key of another shard is not used here.
+    dialogue.say("SET b 1\r\nGET b\r\nMGET b {b}x {b}y\r\nGET bar\r\nMGET b c\r\nGET c\r\nPING");
+    assert_eq!(accesses(&mut dialogue, 3300), "5");
+    assert_eq!(accesses(&mut dialogue, 5061), "1");
+    let most = dialogue.say("CLUSTER SLOT-STATS ORDERBY accesses LIMIT 2");
+    assert!(most.starts_with("*2¶*2¶:3300¶") && most.contains("*2¶:5061¶"), "{most}");
+    let many = "GET b\r\n".repeat(64);
+    (0..200).for_each(|_| _ = dialogue.say(&many));
+    // More than are noted: about what there were.
+    let counted: f64 = accesses(&mut dialogue, 3300).parse().unwrap();
+    assert!((0.8..1.2).contains(&(counted / 12_805.0)), "{counted}");
+    assert_eq!(dialogue.say("CONFIG RESETSTAT"), "+OK¶");
+    assert_eq!(accesses(&mut dialogue, 3300), "0");
+}
+
+#[test]
 fn the_keys_of_a_slot_are_found_by_a_walk() {
     let mut dialogue = node_of(1, Version::Resp2);
     let sets: Vec<String> = (0..3_000).map(|i| format!("SET {{b}}{i} 1")).collect();
@@ -501,9 +525,8 @@ fn the_keys_of_a_slot_are_found_by_a_walk() {
     assert!(some.starts_with("*7¶") && keys.len() == 7, "{some}");
     assert!(keys.iter().all(|key| slot_of(key.as_bytes()) == 3300));
     let stats = dialogue.say("CLUSTER SLOT-STATS SLOTSRANGE 3299 3300");
-    let begin =
-        "*2¶*2¶:3299¶*4¶$9¶key-count¶:0¶$12¶memory-bytes¶:0¶*2¶:3300¶*4¶$9¶key-count¶:3000¶";
-    assert!(stats.starts_with(begin) && !stats.ends_with(":0¶"), "{stats}");
+    let begin = "*2¶*2¶:3299¶*6¶$9¶key-count¶:0¶$12¶memory-bytes¶:0¶$8¶accesses¶:0¶*2¶:3300¶*6¶$9¶key-count¶:3000¶";
+    assert!(stats.starts_with(begin) && !stats[begin.len()..].contains("¶:0¶"), "{stats}");
     let most = dialogue.say("CLUSTER SLOT-STATS ORDERBY key-count LIMIT 2");
     assert!(most.starts_with("*2¶*2¶:3300¶") && most.contains("*2¶:5061¶"), "{most}");
     let least = dialogue.say("CLUSTER SLOT-STATS orderby memory-bytes asc limit 1");
@@ -515,6 +538,7 @@ fn the_keys_of_a_slot_are_found_by_a_walk() {
         CLUSTER SLOT-STATS SLOTSRANGE 2 1       -> -ERR Start slot number 2 is greater than end slot number 1¶
         CLUSTER SLOT-STATS SLOTSRANGE 2 16384   -> -ERR Invalid or out of range slot¶
         CLUSTER SLOT-STATS SLOTSRANGE 2         -> -ERR syntax error¶
+        CLUSTER SLOT-STATS SLOTSRANGE 2 3 KEYS  -> -ERR syntax error¶
         CLUSTER SLOT-STATS ORDERBY cpu-usec     -> -ERR Unrecognized sort metric for ORDERBY.¶
         CLUSTER SLOT-STATS ORDERBY key-count LIMIT 0 -> -ERR Limit has to lie in between 1 and 16384 (maximum number of slots).¶
         CLUSTER SLOT-STATS ORDERBY key-count up -> -ERR syntax error¶

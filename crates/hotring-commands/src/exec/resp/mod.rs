@@ -305,11 +305,11 @@ impl RespExecutor {
         }
     }
 
-    /// Samples the batch for the list of hot keys.
+    /// Samples the batch for the list of hot keys and the accesses of slots.
     #[cold]
     fn note_keys(&self, thread: &mut ThreadState, client: &Client, input: &[u8], now: u64) {
         let ThreadState { server, index, notes, locals, .. } = thread;
-        let hot_keys = &server.thread(*index).hot_keys;
+        let shared = server.thread(*index);
         let mut next = 0;
         while let Some((passed, weight)) = notes.next(self.batch.len - next, &mut locals.random) {
             let i = next + passed;
@@ -322,7 +322,10 @@ impl RespExecutor {
                 spec = spec.filter(|spec| routes.serves(spec, args, client));
             }
             let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
-            hot_keys.note(client.database, keys, weight, locals.random.u64(..), now);
+            if locals.routes.is_some() {
+                shared.slot_accesses.note(keys(), weight);
+            }
+            shared.hot_keys.note(client.database, keys, weight, locals.random.u64(..), now);
         }
     }
 }

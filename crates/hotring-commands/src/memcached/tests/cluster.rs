@@ -7,6 +7,7 @@ use super::*;
 use crate::exec::WaitEnd;
 use crate::state::cluster::Held;
 use crate::state::cluster::tests::{node, three_shards};
+use crate::state::slot_accesses;
 
 fn node_of(n: u8) -> Dialogue {
     let config = Config::default();
@@ -64,6 +65,16 @@ fn a_connection_turns_to_this_protocol() {
         assert_eq!(ask("get b\r\n"), get);
         assert_eq!(ask("mn\r\n"), "MN\r\n");
     }
+}
+
+#[test]
+fn accesses_are_counted_by_slot() {
+    let mut dialogue = node_of(1);
+    dialogue.play(
+        "set b 0 0 1¶1 -> STORED¶\nget b bar -> VALUE b 0 1¶1¶END¶\nversion -> VERSION 1.6.45¶",
+    );
+    let accesses = slot_accesses::all(dialogue.server.running_threads());
+    assert_eq!((accesses[3300], accesses[5061], accesses.iter().sum()), (2, 1, 3));
 }
 
 #[test]
