@@ -136,4 +136,5 @@ def main():
             print(f"ok: redis-py in a cluster: {what}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -6,14 +6,30 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
+use super::cluster::against_memcached_proxy;
 use super::install_python;
 use crate::process;
 use crate::server::Server;
 use crate::suite::Done;
 use crate::workspace::root;
 
+/// A command with the port of a server, and the beginning of its lines that are checks.
+type Program<'a> = &'a dyn Fn(u16) -> (Command, &'static str);
+
 /// Checks pymemcache.
 pub fn pymemcache(hotring: &Path) -> Result<Done> {
+    check_pymemcache(hotring, against_server)
+}
+
+/// The same against the proxy of a cluster.
+pub fn pymemcache_proxy(hotring: &Path) -> Result<Done> {
+    check_pymemcache(hotring, |hotring, program| against_memcached_proxy(hotring, program))
+}
+
+fn check_pymemcache(
+    hotring: &Path,
+    run: impl FnOnce(&Path, Program<'_>) -> Result<Done>,
+) -> Result<Done> {
     let folder = root().join("tests/clients/memcached");
     let python = match install_python("venv", &folder.join("requirements.txt")) {
         Ok(python) => python,
@@ -21,7 +37,7 @@ pub fn pymemcache(hotring: &Path) -> Result<Done> {
             return Ok(Done::Skipped(format!("pymemcache cannot be installed: {error:#}")));
         }
     };
-    against_server(hotring, |port| {
+    run(hotring, &|port| {
         let mut check = process::command(&python);
         check.arg(folder.join("check.py")).arg(port.to_string());
         (check, "ok: ")
@@ -30,18 +46,22 @@ pub fn pymemcache(hotring: &Path) -> Result<Done> {
 
 /// Runs libmemcached's tests for servers of the text protocol.
 pub fn memccapable(hotring: &Path) -> Result<Done> {
-    against_server(hotring, |port| {
-        let mut check = process::command("memccapable");
-        check.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-a"]);
-        (check, "ascii ")
-    })
+    against_server(hotring, &capable)
+}
+
+/// The same against the proxy of a cluster.
+pub fn memccapable_proxy(hotring: &Path) -> Result<Done> {
+    against_memcached_proxy(hotring, capable)
+}
+
+fn capable(port: u16) -> (Command, &'static str) {
+    let mut check = process::command("memccapable");
+    check.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-a"]);
+    (check, "ascii ")
 }
 
 /// Runs a command with the port of a fresh server; each line with the given prefix is a check.
-fn against_server(
-    hotring: &Path,
-    command: impl FnOnce(u16) -> (Command, &'static str),
-) -> Result<Done> {
+fn against_server(hotring: &Path, command: Program<'_>) -> Result<Done> {
     let mut checks = 0;
     with_port(hotring, |port| {
         let (mut command, mark) = command(port);

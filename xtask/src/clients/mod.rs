@@ -39,6 +39,9 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("redis-py-cluster", &["python3"], python_cluster),
     ("go-redis-cluster", &["go"], go_cluster),
     ("ioredis-cluster", &["node", "npm"], node_cluster),
+    ("redis-py-proxy", &["python3"], python_proxy),
+    ("pymemcache-proxy", &["python3"], memcached::pymemcache_proxy),
+    ("memccapable-proxy", &["memccapable"], memcached::memccapable_proxy),
     ("redis-py-own", &["python3"], own::redis_py),
     ("go-redis-own", &["go"], own::go_redis),
     ("pymemcache-own", &["python3"], own::pymemcache),
@@ -83,6 +86,14 @@ fn python(hotring: &Path) -> Result<Done> {
 fn python_cluster(hotring: &Path) -> Result<Done> {
     match python_program("cluster.py") {
         Ok(mut program) => cluster::against_demo(hotring, &mut program),
+        Err(error) => Ok(Done::Skipped(format!("redis-py cannot be installed: {error:#}"))),
+    }
+}
+
+/// Checks redis-py's client of a single server before a cluster.
+fn python_proxy(hotring: &Path) -> Result<Done> {
+    match python_program("proxy.py") {
+        Ok(mut program) => cluster::against_proxy(hotring, &mut program),
         Err(error) => Ok(Done::Skipped(format!("redis-py cannot be installed: {error:#}"))),
     }
 }
