@@ -3,19 +3,30 @@ package main
 import (
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 )
 
 // Fault is one kind of fault: it begins, and is undone some time later.
 type Fault struct {
-	name string
-	// Whether a node must take over from another one meanwhile.
-	replaces bool
-	lasts    time.Duration
-	begin    func(n *Nemesis) (undo func() error, err error)
+	name  string
+	kind  Kind
+	lasts time.Duration
+	begin func(n *Nemesis) (undo func() error, err error)
 }
+
+// Kind says how the time without a primary is counted.
+type Kind string
+
+const (
+	// No node need take over.
+	stays    Kind = "stays"
+	failover Kind = "failover"
+	handover Kind = "handover"
+	// A primary that is still heard, and hears nothing.
+	deaf  Kind = "deaf"
+	death Kind = "death"
+)
 
 func others(place int) []int {
 	var all []int
@@ -73,25 +84,25 @@ func (n *Nemesis) filled(pick func() (int, error)) (func() error, error) {
 // faults are all kinds for this system.
 func (n *Nemesis) faults() []Fault {
 	all := []Fault{
-		{"kill a primary", true, outage, func(n *Nemesis) (func() error, error) { return n.ended(n.primary, syscall.SIGKILL) }},
-		{"kill a replica", false, outage, func(n *Nemesis) (func() error, error) { return n.ended(n.replica, syscall.SIGKILL) }},
-		{"end a primary", true, outage, func(n *Nemesis) (func() error, error) { return n.ended(n.primary, syscall.SIGTERM) }},
-		{"stop a primary", true, outage, func(n *Nemesis) (func() error, error) { return n.paused(n.primary) }},
-		{"stop a primary shortly", false, short, func(n *Nemesis) (func() error, error) { return n.paused(n.primary) }},
-		{"fill a primary's disk", false, outage, func(n *Nemesis) (func() error, error) { return n.filled(n.primary) }},
-		{"fill a replica's disk", false, outage, func(n *Nemesis) (func() error, error) { return n.filled(n.replica) }},
-		{"cut off a primary", true, outage, (*Nemesis).cutOff},
-		{"lose what a primary sends", true, outage, (*Nemesis).mute},
-		{"lose what a primary gets", true, outage, (*Nemesis).deafen},
+		{"kill a primary", failover, outage, func(n *Nemesis) (func() error, error) { return n.ended(n.primary, syscall.SIGKILL) }},
+		{"kill a replica", stays, outage, func(n *Nemesis) (func() error, error) { return n.ended(n.replica, syscall.SIGKILL) }},
+		{"end a primary", handover, outage, func(n *Nemesis) (func() error, error) { return n.ended(n.primary, syscall.SIGTERM) }},
+		{"stop a primary", failover, outage, func(n *Nemesis) (func() error, error) { return n.paused(n.primary) }},
+		{"stop a primary shortly", stays, short, func(n *Nemesis) (func() error, error) { return n.paused(n.primary) }},
+		{"fill a primary's disk", stays, outage, func(n *Nemesis) (func() error, error) { return n.filled(n.primary) }},
+		{"fill a replica's disk", stays, outage, func(n *Nemesis) (func() error, error) { return n.filled(n.replica) }},
+		{"cut off a primary", failover, outage, (*Nemesis).cutOff},
+		{"lose what a primary sends", failover, outage, (*Nemesis).mute},
+		{"lose what a primary gets", deaf, outage, (*Nemesis).deafen},
 	}
 	if len(n.system.etcd) > 0 {
 		all = append(all,
-			Fault{"kill etcd's leader", false, outage, (*Nemesis).killLeader},
-			Fault{"stop two members of etcd", false, outage, (*Nemesis).stopQuorum},
-			Fault{"cut a primary off from etcd", false, outage, (*Nemesis).cutFromEtcd},
-			Fault{"move slots", false, outage, (*Nemesis).moveSlots},
-			Fault{"move slots, kill a primary", true, outage, (*Nemesis).moveAndKill},
-			Fault{"kill etcd's leader and a primary", true, outage, (*Nemesis).killBoth})
+			Fault{"kill etcd's leader", stays, outage, (*Nemesis).killLeader},
+			Fault{"stop two members of etcd", stays, outage, (*Nemesis).stopQuorum},
+			Fault{"cut a primary off from etcd", stays, outage, (*Nemesis).cutFromEtcd},
+			Fault{"move slots", stays, outage, (*Nemesis).moveSlots},
+			Fault{"move slots, kill a primary", failover, outage, (*Nemesis).moveAndKill},
+			Fault{"kill etcd's leader and a primary", failover, outage, (*Nemesis).killBoth})
 	}
 	return all
 }
@@ -171,30 +182,13 @@ func (n *Nemesis) killBoth() (func() error, error) {
 	}, nil
 }
 
-// moveSlots gives a block to a shard, and returns before that has happened.
+// moveSlots gives a block to another shard, and returns before that has happened.
 func (n *Nemesis) moveSlots() (func() error, error) {
-	first := n.random.Intn(16384/blockLen) * blockLen
-	slots := fmt.Sprintf("%d-%d", first, first+blockLen-1)
-	moving := n.system.cluster("move", slots, "--to", fmt.Sprint(n.random.Intn(nodes/2)), "--yes")
-	output := new(strings.Builder)
-	moving.Stdout, moving.Stderr = output, output
-	if err := moving.Start(); err != nil {
+	slots, to, err := n.elsewhere()
+	if err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- moving.Wait() }()
-	return func() error {
-		select {
-		case err := <-ended:
-			if err != nil {
-				return fmt.Errorf("%w: %s", err, output)
-			}
-			return nil
-		case <-time.After(patience):
-			_ = moving.Process.Kill()
-			return fmt.Errorf("slots %s have not moved: %s", slots, output)
-		}
-	}, nil
+	return n.begin(slots, to).wait, nil
 }
 
 // moveAndKill kills a primary at some moment of a move.

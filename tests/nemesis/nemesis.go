@@ -26,6 +26,7 @@ const (
 
 // Group is a process of clients at a place of the network.
 type Group struct {
+	name    string
 	process *exec.Cmd
 	input   io.WriteCloser
 	answers chan string
@@ -33,21 +34,45 @@ type Group struct {
 	ops     []Op
 }
 
-func (n *Nemesis) startGroup(place, first int) (*Group, error) {
-	command := n.network.self(place, "clients", "--first", fmt.Sprint(first), "--addresses", n.system.addresses())
+// startGroup starts clients: a program that takes lines as "clients" of this one does.
+func (n *Nemesis) startGroup(name string, command *exec.Cmd) error {
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	input, err := command.StdinPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	output, err := command.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	group := &Group{process: command, input: input, answers: make(chan string, 1)}
+	group := &Group{name: name, process: command, input: input, answers: make(chan string, 1)}
+	n.groups = append(n.groups, group)
 	go group.read(output)
-	return group, command.Start()
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// startGroups starts those of this program, and others in the majority. The numbers of these spread them over the keys
+// of a round: with two others each key has eight clients.
+func (n *Nemesis) startGroups(others []Other) error {
+	addresses := n.system.addresses()
+	for at, place := range []int{majority, minority} {
+		command := n.network.self(place, "clients", "--first", fmt.Sprint(at*clientsOf), "--addresses", addresses)
+		if err := n.startGroup(fmt.Sprintf("go-redis %d", at), command); err != nil {
+			return err
+		}
+	}
+	for at, other := range others {
+		first := 2*clientsOf + 3*at
+		words := append(slices.Clone(other.words[1:]), "--addresses", addresses, "--numbers", fmt.Sprintf("%d,%d", first, first+6))
+		if err := n.startGroup(other.name, n.network.command(majority, other.words[0], words...)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (g *Group) read(output io.Reader) {
@@ -95,42 +120,59 @@ type Nemesis struct {
 
 // Round is a fault that was caused.
 type Round struct {
-	Fault    string  `json:"fault"`
-	Replaces bool    `json:"replaces"`
+	Fault string `json:"fault"`
+	Kind  Kind   `json:"kind"`
+	// Whether other nodes were primary afterwards.
+	Replaced bool    `json:"replaced"`
 	Gap      float64 `json:"gap_seconds"`
 	start    int64
 	end      int64
+}
+
+// Other is a program with clients of another library.
+type Other struct {
+	name  string
+	words []string
 }
 
 func newNemesis(system *System, network *Network, random *rand.Rand) *Nemesis {
 	return &Nemesis{system: system, network: network, random: random}
 }
 
-// run causes faults, each kind in turn.
-func (n *Nemesis) run(rounds int, only string, stops chan os.Signal) error {
-	for at, place := range []int{majority, minority} {
-		group, err := n.startGroup(place, at*clientsOf)
-		if err != nil {
-			return err
-		}
-		n.groups = append(n.groups, group)
-	}
-	all := n.faults()
+// plan is what happens: rounds of each kind in turn, then deaths at steps of moves.
+func (n *Nemesis) plan(rounds, deaths int, only string) ([]Fault, error) {
+	all, dying := n.faults(), n.deaths()
 	if only != "" {
 		names := strings.Split(only, ";")
-		all = slices.DeleteFunc(all, func(f Fault) bool { return !slices.Contains(names, f.name) })
+		all = slices.DeleteFunc(append(all, dying...), func(f Fault) bool { return !slices.Contains(names, f.name) })
 	}
 	if len(all) == 0 {
-		return fmt.Errorf("no such fault")
+		return nil, fmt.Errorf("no such fault")
 	}
+	var plan []Fault
 	for at := range rounds {
+		plan = append(plan, all[at%len(all)])
+	}
+	for len(dying) > 0 && deaths > 0 {
+		some := dying[:min(deaths, len(dying))]
+		plan = append(plan, some...)
+		deaths -= len(some)
+		// In another order, with other times.
+		dying = n.deaths()
+	}
+	return plan, nil
+}
+
+// run causes all faults of a plan.
+func (n *Nemesis) run(plan []Fault, stops chan os.Signal) error {
+	for at, fault := range plan {
 		select {
 		case <-stops:
 			return fmt.Errorf("interrupted")
 		default:
 		}
-		if err := n.round(at, all[at%len(all)]); err != nil {
-			return fmt.Errorf("round %d, %s: %w", at, all[at%len(all)].name, err)
+		if err := n.round(at, fault); err != nil {
+			return fmt.Errorf("round %d, %s: %w", at, fault.name, err)
 		}
 	}
 	return n.readAll()
@@ -143,6 +185,7 @@ func (n *Nemesis) round(at int, fault Fault) error {
 			return err
 		}
 	}
+	leading, _ := n.system.primaries()
 	time.Sleep(before)
 	start, began := now(), time.Now()
 	undo, err := fault.begin(n)
@@ -166,7 +209,14 @@ func (n *Nemesis) round(at int, fault Fault) error {
 			return err
 		}
 	}
-	round := Round{Fault: fault.name, Replaces: fault.replaces, start: start, end: undone}
+	if n.system.name == "hotring" {
+		if err := waitFor("no node keeps keys that it does not show", n.system.isTidy); err != nil {
+			return err
+		}
+	}
+	afterwards, _ := n.system.primaries()
+	replaced := !slices.Equal(leading, afterwards)
+	round := Round{Fault: fault.name, Kind: fault.kind, Replaced: replaced, start: start, end: undone}
 	round.Gap = n.gap(round)
 	n.rounds = append(n.rounds, round)
 	fmt.Printf("at %s (no write for at most %.2f s)\n", began.UTC().Format("15:04:05.000"), round.Gap)

@@ -20,6 +20,38 @@ type Result struct {
 	Keys         int            `json:"keys_checked"`
 	Wrong        map[string]int `json:"keys_not_linearizable_by_fault"`
 	Undecided    int            `json:"keys_undecided"`
+	// Acknowledged writes of each group of clients.
+	Clients map[string]int `json:"acknowledged_by_clients"`
+	// Times without a write in rounds of a kind after which another node was primary.
+	Times map[Kind]Times `json:"times_of_replacements"`
+}
+
+// Times are in seconds.
+type Times struct {
+	Count  int     `json:"count"`
+	Median float64 `json:"p50"`
+	Worst  float64 `json:"max"`
+}
+
+func timesOf(gaps []float64) Times {
+	sort.Float64s(gaps)
+	return Times{len(gaps), gaps[len(gaps)/2], gaps[len(gaps)-1]}
+}
+
+// replacements are the times of all rounds in which a node took over from another one. What a planned end, a deaf primary
+// and a move take is counted apart.
+func replacements(rounds []Round) map[Kind]Times {
+	gaps := map[Kind][]float64{}
+	for _, round := range rounds {
+		if round.Replaced {
+			gaps[round.Kind] = append(gaps[round.Kind], round.Gap)
+		}
+	}
+	times := map[Kind]Times{}
+	for kind, of := range gaps {
+		times[kind] = timesOf(of)
+	}
+	return times
 }
 
 func (r *Result) isGood() bool {
@@ -28,7 +60,10 @@ func (r *Result) isGood() bool {
 
 // judge checks all histories.
 func (n *Nemesis) judge() (Result, error) {
-	result := Result{System: n.system.name, Rounds: n.rounds, Lost: map[string]int{}, Wrong: map[string]int{}}
+	result := Result{
+		System: n.system.name, Rounds: n.rounds, Lost: map[string]int{}, Wrong: map[string]int{},
+		Clients: map[string]int{}, Times: replacements(n.rounds),
+	}
 	byKey := map[string][]Op{}
 	for _, group := range n.groups {
 		for _, op := range group.ops {
@@ -39,7 +74,11 @@ func (n *Nemesis) judge() (Result, error) {
 				result.Unknown++
 			default:
 				result.Acknowledged++
+				result.Clients[group.name]++
 			}
+		}
+		if result.Clients[group.name] == 0 {
+			return result, fmt.Errorf("no write of %s was acknowledged", group.name)
 		}
 	}
 	for key, ops := range byKey {
@@ -90,9 +129,14 @@ func show(all []Result) {
 			gaps[round.Fault] = append(gaps[round.Fault], round.Gap)
 		}
 		for _, name := range names {
-			of := gaps[name]
-			sort.Float64s(of)
-			fmt.Printf("| %s | %d | %.2f s | %.2f s | %d | %d |\n", name, len(of), of[len(of)/2], of[len(of)-1], result.Lost[name], result.Wrong[name])
+			of := timesOf(gaps[name])
+			fmt.Printf("| %s | %d | %.2f s | %.2f s | %d | %d |\n", name, of.Count, of.Median, of.Worst, result.Lost[name], result.Wrong[name])
+		}
+		fmt.Printf("\n| another node became primary | times | median | worst |\n| --- | --- | --- | --- |\n")
+		for _, kind := range []Kind{failover, deaf, handover, death, stays} {
+			if of, has := result.Times[kind]; has {
+				fmt.Printf("| %s | %d | %.2f s | %.2f s |\n", kind, of.Count, of.Median, of.Worst)
+			}
 		}
 	}
 }
