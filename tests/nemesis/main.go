@@ -2,7 +2,7 @@
 // route themselves use it, and checks what they saw.
 //
 //	 majority            minority
-//	6 clients            6 clients        one process each, beside the nodes on one bridge
+//	6 to 10 clients      6 clients        one process for each library, beside the nodes on one bridge
 //	    |                    |
 //	---------------- bridge ----------------
 //	 |    |    |    |    |    |     |  |  |
@@ -41,6 +41,17 @@ func main() {
 	systems := flag.String("systems", "hotring,redis", "what to try, with commas: hotring, redis")
 	program := flag.String("hotring", "target/debug/hotring", "the program of hotring")
 	rounds := flag.Int("rounds", 10, "faults to cause in each system; every kind comes in turn")
+	deaths := flag.Int("deaths", 0, "after these, rounds in which a node of hotring dies at a step of a move")
+	var others []Other
+	flag.Func("beside", "another program with clients, as NAME=PROGRAM ARGUMENTS...; up to two", func(text string) error {
+		name, command, _ := strings.Cut(text, "=")
+		words := strings.Fields(command)
+		if len(words) == 0 || len(others) == 2 {
+			return fmt.Errorf("two programs with names")
+		}
+		others = append(others, Other{name, words})
+		return nil
+	})
 	only := flag.String("faults", "", "kinds of faults, with semicolons; empty: all")
 	seed := flag.Int64("seed", time.Now().UnixNano(), "seed of all choices")
 	keep := flag.Bool("keep", false, "leave logs and data where they are")
@@ -58,7 +69,9 @@ func main() {
 	var all []Result
 	isGood := true
 	for _, name := range strings.Split(*systems, ",") {
-		result, err := try(name, *program, *rounds, *only, *keep, rand.New(rand.NewSource(*seed)), stops)
+		random := rand.New(rand.NewSource(*seed))
+		planned := func(n *Nemesis) ([]Fault, error) { return n.plan(*rounds, *deaths, *only) }
+		result, err := try(name, *program, planned, others, *keep, random, stops)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 			os.Exit(1)
@@ -83,7 +96,10 @@ func main() {
 }
 
 // try causes all faults in one system and checks the histories.
-func try(name, program string, rounds int, only string, keep bool, random *rand.Rand, stops chan os.Signal) (Result, error) {
+func try(
+	name, program string, planned func(*Nemesis) ([]Fault, error), others []Other, keep bool, random *rand.Rand,
+	stops chan os.Signal,
+) (Result, error) {
 	folder, err := os.MkdirTemp("", "nemesis-"+name+"-")
 	if err != nil {
 		return Result{}, err
@@ -104,7 +120,14 @@ func try(name, program string, rounds int, only string, keep bool, random *rand.
 	}
 	defer system.stop()
 	nemesis := newNemesis(system, network, random)
-	if err := nemesis.run(rounds, only, stops); err != nil {
+	plan, err := planned(nemesis)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := nemesis.startGroups(others); err != nil {
+		return Result{}, err
+	}
+	if err := nemesis.run(plan, stops); err != nil {
 		return Result{}, err
 	}
 	return nemesis.judge()

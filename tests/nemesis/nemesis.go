@@ -10,13 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // Times of a round: clients alone, the fault, and how long they must be served again afterwards.
@@ -29,6 +26,7 @@ const (
 
 // Group is a process of clients at a place of the network.
 type Group struct {
+	name    string
 	process *exec.Cmd
 	input   io.WriteCloser
 	answers chan string
@@ -36,21 +34,45 @@ type Group struct {
 	ops     []Op
 }
 
-func (n *Nemesis) startGroup(place, first int) (*Group, error) {
-	command := n.network.self(place, "clients", "--first", fmt.Sprint(first), "--addresses", n.system.addresses())
+// startGroup starts clients: a program that takes lines as "clients" of this one does.
+func (n *Nemesis) startGroup(name string, command *exec.Cmd) error {
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	input, err := command.StdinPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	output, err := command.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	group := &Group{process: command, input: input, answers: make(chan string, 1)}
+	group := &Group{name: name, process: command, input: input, answers: make(chan string, 1)}
+	n.groups = append(n.groups, group)
 	go group.read(output)
-	return group, command.Start()
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// startGroups starts those of this program, and others in the majority. The numbers of these spread them over the keys
+// of a round: with two others each key has eight clients.
+func (n *Nemesis) startGroups(others []Other) error {
+	addresses := n.system.addresses()
+	for at, place := range []int{majority, minority} {
+		command := n.network.self(place, "clients", "--first", fmt.Sprint(at*clientsOf), "--addresses", addresses)
+		if err := n.startGroup(fmt.Sprintf("go-redis %d", at), command); err != nil {
+			return err
+		}
+	}
+	for at, other := range others {
+		first := 2*clientsOf + 3*at
+		words := append(slices.Clone(other.words[1:]), "--addresses", addresses, "--numbers", fmt.Sprintf("%d,%d", first, first+6))
+		if err := n.startGroup(other.name, n.network.command(majority, other.words[0], words...)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (g *Group) read(output io.Reader) {
@@ -87,15 +109,6 @@ func (g *Group) wait() error {
 	}
 }
 
-// Fault is one kind of fault: it begins, and is undone some time later.
-type Fault struct {
-	name string
-	// Whether a node must take over from another one meanwhile.
-	replaces bool
-	lasts    time.Duration
-	begin    func(n *Nemesis) (undo func() error, err error)
-}
-
 // Nemesis causes faults.
 type Nemesis struct {
 	system  *System
@@ -107,242 +120,59 @@ type Nemesis struct {
 
 // Round is a fault that was caused.
 type Round struct {
-	Fault    string  `json:"fault"`
-	Replaces bool    `json:"replaces"`
+	Fault string `json:"fault"`
+	Kind  Kind   `json:"kind"`
+	// Whether other nodes were primary afterwards.
+	Replaced bool    `json:"replaced"`
 	Gap      float64 `json:"gap_seconds"`
 	start    int64
 	end      int64
+}
+
+// Other is a program with clients of another library.
+type Other struct {
+	name  string
+	words []string
 }
 
 func newNemesis(system *System, network *Network, random *rand.Rand) *Nemesis {
 	return &Nemesis{system: system, network: network, random: random}
 }
 
-func others(place int) []int {
-	var all []int
-	for other := range majority + 1 {
-		if other != place {
-			all = append(all, other)
-		}
-	}
-	return all
-}
-
-// primary is a node that leads, at random.
-func (n *Nemesis) primary() (int, error) {
-	leading, _ := n.system.primaries()
-	if len(leading) == 0 {
-		return 0, fmt.Errorf("no node is primary")
-	}
-	return leading[n.random.Intn(len(leading))], nil
-}
-
-func (n *Nemesis) replica() (int, error) {
-	_, following := n.system.primaries()
-	if len(following) == 0 {
-		return 0, fmt.Errorf("no node is a replica")
-	}
-	return following[n.random.Intn(len(following))], nil
-}
-
-func (n *Nemesis) ended(pick func() (int, error), signal os.Signal) (func() error, error) {
-	node, err := pick()
-	if err != nil {
-		return nil, err
-	}
-	n.system.nodes[node].end(signal)
-	return n.system.nodes[node].start, nil
-}
-
-func (n *Nemesis) paused(pick func() (int, error)) (func() error, error) {
-	node, err := pick()
-	if err != nil {
-		return nil, err
-	}
-	n.system.nodes[node].signal(syscall.SIGSTOP)
-	return func() error { n.system.nodes[node].signal(syscall.SIGCONT); return nil }, nil
-}
-
-func (n *Nemesis) filled(pick func() (int, error)) (func() error, error) {
-	node, err := pick()
-	if err != nil {
-		return nil, err
-	}
-	return n.system.fill(node)
-}
-
-// faults are all kinds for this system.
-func (n *Nemesis) faults() []Fault {
-	all := []Fault{
-		{"kill a primary", true, outage, func(n *Nemesis) (func() error, error) { return n.ended(n.primary, syscall.SIGKILL) }},
-		{"kill a replica", false, outage, func(n *Nemesis) (func() error, error) { return n.ended(n.replica, syscall.SIGKILL) }},
-		{"end a primary", true, outage, func(n *Nemesis) (func() error, error) { return n.ended(n.primary, syscall.SIGTERM) }},
-		{"stop a primary", true, outage, func(n *Nemesis) (func() error, error) { return n.paused(n.primary) }},
-		{"stop a primary shortly", false, short, func(n *Nemesis) (func() error, error) { return n.paused(n.primary) }},
-		{"fill a primary's disk", false, outage, func(n *Nemesis) (func() error, error) { return n.filled(n.primary) }},
-		{"fill a replica's disk", false, outage, func(n *Nemesis) (func() error, error) { return n.filled(n.replica) }},
-		{"cut off a primary", true, outage, (*Nemesis).cutOff},
-		{"lose what a primary sends", true, outage, (*Nemesis).mute},
-		{"lose what a primary gets", true, outage, (*Nemesis).deafen},
-	}
-	if len(n.system.etcd) > 0 {
-		all = append(all,
-			Fault{"kill etcd's leader", false, outage, (*Nemesis).killLeader},
-			Fault{"stop two members of etcd", false, outage, (*Nemesis).stopQuorum},
-			Fault{"cut a primary off from etcd", false, outage, (*Nemesis).cutFromEtcd},
-			Fault{"move slots", false, outage, (*Nemesis).moveSlots},
-			Fault{"move slots, kill a primary", true, outage, (*Nemesis).moveAndKill},
-			Fault{"kill etcd's leader and a primary", true, outage, (*Nemesis).killBoth})
-	}
-	return all
-}
-
-// cutOff leaves a primary alone with the minority of the clients.
-func (n *Nemesis) cutOff() (func() error, error) {
-	node, err := n.primary()
-	if err != nil {
-		return nil, err
-	}
-	return n.network.heal, n.network.partition([]int{node, minority}, others(node))
-}
-
-func (n *Nemesis) mute() (func() error, error) {
-	node, err := n.primary()
-	for _, other := range others(node) {
-		if err == nil {
-			err = n.network.cut(node, other)
-		}
-	}
-	return n.network.heal, err
-}
-
-func (n *Nemesis) deafen() (func() error, error) {
-	node, err := n.primary()
-	for _, other := range others(node) {
-		if err == nil {
-			err = n.network.cut(other, node)
-		}
-	}
-	return n.network.heal, err
-}
-
-func (n *Nemesis) killLeader() (func() error, error) {
-	leader := n.system.etcdLeader()
-	if leader < 0 {
-		return nil, fmt.Errorf("etcd has no leader")
-	}
-	n.system.etcd[leader].end(syscall.SIGKILL)
-	return n.system.etcd[leader].start, nil
-}
-
-func (n *Nemesis) stopQuorum() (func() error, error) {
-	for _, member := range n.system.etcd[:2] {
-		member.signal(syscall.SIGSTOP)
-	}
-	return func() error {
-		for _, member := range n.system.etcd[:2] {
-			member.signal(syscall.SIGCONT)
-		}
-		return nil
-	}, nil
-}
-
-func (n *Nemesis) cutFromEtcd() (func() error, error) {
-	node, err := n.primary()
-	if err != nil {
-		return nil, err
-	}
-	return n.network.heal, n.network.partition([]int{node}, []int{etcd, etcd + 1, etcd + 2})
-}
-
-func (n *Nemesis) killBoth() (func() error, error) {
-	restart, err := n.killLeader()
-	if err != nil {
-		return nil, err
-	}
-	start, err := n.ended(n.primary, syscall.SIGKILL)
-	if err != nil {
-		return nil, err
-	}
-	return func() error {
-		if err := restart(); err != nil {
-			return err
-		}
-		return start()
-	}, nil
-}
-
-// moveSlots gives a block to a shard, and returns before that has happened.
-func (n *Nemesis) moveSlots() (func() error, error) {
-	first := n.random.Intn(16384/blockLen) * blockLen
-	slots := fmt.Sprintf("%d-%d", first, first+blockLen-1)
-	moving := n.system.cluster("move", slots, "--to", fmt.Sprint(n.random.Intn(nodes/2)), "--yes")
-	output := new(strings.Builder)
-	moving.Stdout, moving.Stderr = output, output
-	if err := moving.Start(); err != nil {
-		return nil, err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- moving.Wait() }()
-	return func() error {
-		select {
-		case err := <-ended:
-			if err != nil {
-				return fmt.Errorf("%w: %s", err, output)
-			}
-			return nil
-		case <-time.After(patience):
-			_ = moving.Process.Kill()
-			return fmt.Errorf("slots %s have not moved: %s", slots, output)
-		}
-	}, nil
-}
-
-// moveAndKill kills a primary at some moment of a move.
-func (n *Nemesis) moveAndKill() (func() error, error) {
-	node, err := n.primary()
-	if err != nil {
-		return nil, err
-	}
-	moved, err := n.moveSlots()
-	if err != nil {
-		return nil, err
-	}
-	time.Sleep(time.Duration(n.random.Intn(int(short))))
-	n.system.nodes[node].end(syscall.SIGKILL)
-	return func() error {
-		if err := n.system.nodes[node].start(); err != nil {
-			return err
-		}
-		return moved()
-	}, nil
-}
-
-// run causes faults, each kind in turn.
-func (n *Nemesis) run(rounds int, only string, stops chan os.Signal) error {
-	for at, place := range []int{majority, minority} {
-		group, err := n.startGroup(place, at*clientsOf)
-		if err != nil {
-			return err
-		}
-		n.groups = append(n.groups, group)
-	}
-	all := n.faults()
+// plan is what happens: rounds of each kind in turn, then deaths at steps of moves.
+func (n *Nemesis) plan(rounds, deaths int, only string) ([]Fault, error) {
+	all, dying := n.faults(), n.deaths()
 	if only != "" {
 		names := strings.Split(only, ";")
-		all = slices.DeleteFunc(all, func(f Fault) bool { return !slices.Contains(names, f.name) })
+		all = slices.DeleteFunc(append(all, dying...), func(f Fault) bool { return !slices.Contains(names, f.name) })
 	}
 	if len(all) == 0 {
-		return fmt.Errorf("no such fault")
+		return nil, fmt.Errorf("no such fault")
 	}
+	var plan []Fault
 	for at := range rounds {
+		plan = append(plan, all[at%len(all)])
+	}
+	for len(dying) > 0 && deaths > 0 {
+		some := dying[:min(deaths, len(dying))]
+		plan = append(plan, some...)
+		deaths -= len(some)
+		// In another order, with other times.
+		dying = n.deaths()
+	}
+	return plan, nil
+}
+
+// run causes all faults of a plan.
+func (n *Nemesis) run(plan []Fault, stops chan os.Signal) error {
+	for at, fault := range plan {
 		select {
 		case <-stops:
 			return fmt.Errorf("interrupted")
 		default:
 		}
-		if err := n.round(at, all[at%len(all)]); err != nil {
-			return fmt.Errorf("round %d, %s: %w", at, all[at%len(all)].name, err)
+		if err := n.round(at, fault); err != nil {
+			return fmt.Errorf("round %d, %s: %w", at, fault.name, err)
 		}
 	}
 	return n.readAll()
@@ -355,6 +185,7 @@ func (n *Nemesis) round(at int, fault Fault) error {
 			return err
 		}
 	}
+	leading, _ := n.system.primaries()
 	time.Sleep(before)
 	start, began := now(), time.Now()
 	undo, err := fault.begin(n)
@@ -378,7 +209,14 @@ func (n *Nemesis) round(at int, fault Fault) error {
 			return err
 		}
 	}
-	round := Round{Fault: fault.name, Replaces: fault.replaces, start: start, end: undone}
+	if n.system.name == "hotring" {
+		if err := waitFor("no node keeps keys that it does not show", n.system.isTidy); err != nil {
+			return err
+		}
+	}
+	afterwards, _ := n.system.primaries()
+	replaced := !slices.Equal(leading, afterwards)
+	round := Round{Fault: fault.name, Kind: fault.kind, Replaced: replaced, start: start, end: undone}
 	round.Gap = n.gap(round)
 	n.rounds = append(n.rounds, round)
 	fmt.Printf("at %s (no write for at most %.2f s)\n", began.UTC().Format("15:04:05.000"), round.Gap)
@@ -452,92 +290,4 @@ func (n *Nemesis) readAll() error {
 		_ = group.process.Wait()
 	}
 	return nil
-}
-
-// Result is what a system did.
-type Result struct {
-	System       string         `json:"system"`
-	Rounds       []Round        `json:"rounds"`
-	Acknowledged int            `json:"acknowledged_writes"`
-	Unknown      int            `json:"writes_of_unknown_fate"`
-	Once         int            `json:"keys_written_once"`
-	Lost         map[string]int `json:"lost_by_fault"`
-	Keys         int            `json:"keys_checked"`
-	Wrong        map[string]int `json:"keys_not_linearizable_by_fault"`
-	Undecided    int            `json:"keys_undecided"`
-}
-
-func (r *Result) isGood() bool {
-	return len(r.Lost) == 0 && len(r.Wrong) == 0 && r.Undecided == 0
-}
-
-// judge checks all histories.
-func (n *Nemesis) judge() (Result, error) {
-	result := Result{System: n.system.name, Rounds: n.rounds, Lost: map[string]int{}, Wrong: map[string]int{}}
-	byKey := map[string][]Op{}
-	for _, group := range n.groups {
-		for _, op := range group.ops {
-			byKey[op.Key] = append(byKey[op.Key], op)
-			switch {
-			case op.Kind == "get":
-			case op.Unknown:
-				result.Unknown++
-			default:
-				result.Acknowledged++
-			}
-		}
-	}
-	for key, ops := range byKey {
-		var at int
-		if _, err := fmt.Sscanf(key, "r%d:", &at); err != nil {
-			return result, err
-		}
-		fault := n.rounds[at].Fault
-		if strings.Contains(key, ":once:") {
-			result.Once++
-			if slices.ContainsFunc(ops, func(op Op) bool { return op.Unknown }) {
-				result.Undecided++
-			}
-			if isLost(ops) {
-				result.Lost[fault]++
-			}
-			continue
-		}
-		result.Keys++
-		switch check(ops) {
-		case porcupine.Illegal:
-			result.Wrong[fault]++
-			fmt.Printf("  %s: %s is not linearizable (%s)\n", n.system.name, key, fault)
-		case porcupine.Unknown:
-			result.Undecided++
-		}
-	}
-	return result, nil
-}
-
-// isLost says whether a key that was written once is not there in the last reading.
-func isLost(ops []Op) bool {
-	return slices.ContainsFunc(ops, func(op Op) bool { return op.Kind == "get" && !op.Unknown && op.Value == none })
-}
-
-// show prints a table for each system.
-func show(all []Result) {
-	for _, result := range all {
-		fmt.Printf("\n%s: %d acknowledged writes, %d of unknown fate; %d keys checked, %d undecided; %d keys written once\n\n",
-			result.System, result.Acknowledged, result.Unknown, result.Keys, result.Undecided, result.Once)
-		fmt.Printf("| fault | rounds | longest time without a write, median | worst | lost | keys wrong |\n| --- | --- | --- | --- | --- | --- |\n")
-		gaps := map[string][]float64{}
-		var names []string
-		for _, round := range result.Rounds {
-			if gaps[round.Fault] == nil {
-				names = append(names, round.Fault)
-			}
-			gaps[round.Fault] = append(gaps[round.Fault], round.Gap)
-		}
-		for _, name := range names {
-			of := gaps[name]
-			sort.Float64s(of)
-			fmt.Printf("| %s | %d | %.2f s | %.2f s | %d | %d |\n", name, len(of), of[len(of)/2], of[len(of)-1], result.Lost[name], result.Wrong[name])
-		}
-	}
 }

@@ -85,6 +85,21 @@ func (p *Process) end(signal os.Signal) {
 	p.running = nil
 }
 
+// hasDied says whether it has ended although it should run.
+func (p *Process) hasDied() bool {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if p.running == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // System is a cluster of six nodes.
 type System struct {
 	name    string
@@ -94,6 +109,8 @@ type System struct {
 	etcd []*Process
 	// Runs "hotring cluster" with more words.
 	cluster func(words ...string) *exec.Cmd
+	// The file for the step of a move at which a node is to die.
+	steps string
 	// The folders of the nodes, each a file system of its own.
 	disks []string
 }
@@ -243,11 +260,16 @@ func (s *System) logs(folder string) string {
 
 func (s *System) process(name, folder string, place int, program string, words ...string) *Process {
 	log := filepath.Join(folder, name+".log")
-	command := func() *exec.Cmd { return s.network.command(place, program, words...) }
+	command := func() *exec.Cmd {
+		command := s.network.command(place, program, words...)
+		command.Env = append(os.Environ(), "NEMESIS_STEPS="+s.steps)
+		return command
+	}
 	return &Process{name: name, command: command, log: log}
 }
 
 func (s *System) startHotring(program, folder string) error {
+	s.steps = filepath.Join(folder, "step")
 	var peers, endpoints []string
 	for member := range members {
 		peers = append(peers, fmt.Sprintf("m%d=http://%s:2380", member, address(etcd+member)))

@@ -117,6 +117,7 @@ const MEASUREMENTS: &[&[&str]] = &[
     &["durability", "modes", "--csv", "durability-modes.csv"],
     &["durability", "modes", "--mix", "writes", "--csv", "durability-writes.csv"],
     &["durability", "replicas", "--value-size", "32", "--csv", "durability-replicas.csv"],
+    &["moves", "--csv", "moves.csv"],
     &["durability", "restart", "--csv", "durability-restart.csv"],
     &["durability", "snapshot", "--csv", "durability-snapshot.csv"],
     &["durability", "space", "--csv", "durability-space.csv", "--plot", "durability"],

@@ -15,6 +15,7 @@ use crate::figures::FiguresArgs;
 use crate::gcuckoo::GCuckooArgs;
 use crate::memory::MemoryArgs;
 use crate::mercury::MercuryArgs;
+use crate::moves::MovesArgs;
 use crate::reclamation::ReclamationArgs;
 use crate::replay::{GenerateArgs, ReplayArgs};
 use crate::servers::{NullServerArgs, ServersArgs};
@@ -51,6 +52,7 @@ enum Command {
     Torture(TortureArgs),
     Crash(CrashArgs),
     Durability(DurabilityArgs),
+    Moves(MovesArgs),
     Reclamation(ReclamationArgs),
     Expiry(ExpiryArgs),
     #[command(name = "gcuckoo")]
@@ -77,6 +79,7 @@ impl Cli {
             Command::Torture(args) => args.run(),
             Command::Crash(args) => args.run(),
             Command::Durability(args) => args.run(),
+            Command::Moves(args) => args.run(),
             Command::Reclamation(args) => args.run(),
             Command::Expiry(args) => args.run(),
             Command::GCuckoo(args) => args.run(),

@@ -20,6 +20,7 @@ mod machine;
 mod measure;
 mod memory;
 mod mercury;
+mod moves;
 mod plots;
 mod reclamation;
 mod replay;

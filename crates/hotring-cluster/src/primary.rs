@@ -295,6 +295,13 @@ impl Primary {
         self.committed
     }
 
+    /// The record up to which all is committed, if this machine serves and counts no replica. Then it learns of more by
+    /// [`Primary::appended`] alone.
+    pub fn committed_alone(&self) -> Option<Lsn> {
+        let counts_none = self.in_sync.counted().next().is_none();
+        (matches!(self.state, State::Serving) && counts_none).then_some(self.committed)
+    }
+
     /// Until when the primary may answer, by its own clock. None: not now. The clock must be read after the
     /// answer was made and before it leaves.
     pub fn answers_until(&self) -> Option<Moment> {

@@ -100,11 +100,14 @@ fn python_proxy(hotring: &Path) -> Result<Done> {
 
 /// A program of `tests/clients/python`, with redis-py installed.
 fn python_program(name: &str) -> Result<Command> {
-    let folder = root().join("tests/clients/python");
-    let python = install_python("venv", &folder.join("requirements.txt"))?;
-    let mut program = process::command(python);
-    program.arg(folder.join(name));
+    let mut program = process::command(redis_py()?);
+    program.arg(root().join("tests/clients/python").join(name));
     Ok(program)
+}
+
+/// A Python with redis-py.
+pub fn redis_py() -> Result<PathBuf> {
+    install_python("venv", &root().join("tests/clients/python/requirements.txt"))
 }
 
 /// Installs the packages of a requirements file into an environment of this name; returns its Python.
@@ -177,14 +180,19 @@ fn node_program(name: &str) -> Result<Command> {
 
 /// Checks Jedis; Maven downloads it and its dependencies.
 fn java(hotring: &Path) -> Result<Done> {
-    let folder = root().join("tests/clients/java");
-    match copy_jars(&folder.join("pom.xml"), "jedis") {
+    match jedis() {
         Ok(jars) => {
             let mut check = process::command("java");
-            against_server(hotring, check.args(["-cp", &jars]).arg(folder.join("Check.java")))
+            check.args(["-cp", &jars]).arg(root().join("tests/clients/java/Check.java"));
+            against_server(hotring, &mut check)
         }
         Err(error) => Ok(Done::Skipped(format!("Jedis cannot be downloaded: {error:#}"))),
     }
+}
+
+/// The class path of Jedis.
+pub fn jedis() -> Result<String> {
+    copy_jars(&root().join("tests/clients/java/pom.xml"), "jedis")
 }
 
 /// Copies the jars that a `pom.xml` names into a folder of this name; returns its class path.

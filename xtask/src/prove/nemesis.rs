@@ -1,13 +1,13 @@
 //! The program of `tests/nemesis`: a cluster of six nodes and an etcd in network namespaces, beside clients.
 
-use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use super::{Form, server};
 use crate::suite::Done;
 use crate::workspace::{root, target};
-use crate::{process, tools};
+use crate::{clients, process, tools};
 
 /// The program's exit code where it cannot make network namespaces.
 const CANNOT_TRY: i32 = 3;
@@ -26,22 +26,60 @@ pub fn nemesis(form: Form) -> Result<Done> {
     }
     let mut build = process::command("go");
     process::run(build.current_dir(&folder).args(["build", "-o"]).arg(&program).arg("."))?;
-    let (systems, rounds) = match form {
-        Form::Quick => ("hotring", "16"),
-        Form::Long => ("hotring,redis", "128"),
-    };
-    run(&program, systems, rounds)
+    run(process::command(program), form)
 }
 
-fn run(program: &Path, systems: &str, rounds: &str) -> Result<Done> {
-    let mut command = process::command(program);
-    command.args(["--systems", systems, "--rounds", rounds, "--hotring"]).arg(server()?);
+/// Systems, rounds of faults, and rounds in which a node dies at a step of a move. The short form has other steps each
+/// time.
+fn plan(form: Form) -> (&'static str, usize, usize) {
+    match form {
+        Form::Quick => ("hotring", 16, 6),
+        Form::Long => ("hotring,redis", 144, 66),
+    }
+}
+
+/// Clients of other languages beside those of the program. One that cannot be installed is left out.
+fn others(form: Form) -> Vec<String> {
+    let program = |name| root().join("tests/nemesis").join(name).display().to_string();
+    let mut all = vec![(
+        "redis-py",
+        clients::redis_py().map(|python| format!("{} {}", python.display(), program("clients.py"))),
+    )];
+    if form == Form::Long {
+        let jars = match tools::missing(&["java", "mvn"]) {
+            Some(missing) => Err(anyhow!(missing)),
+            None => clients::jedis(),
+        };
+        all.push((
+            "jedis",
+            jars.map(|jars| format!("java -cp {jars} {}", program("Clients.java"))),
+        ));
+    }
+    let named = all.into_iter().filter_map(|(name, command)| match command {
+        Ok(command) => Some(format!("{name}={command}")),
+        Err(error) => {
+            println!("  without {name}: {error:#}");
+            None
+        }
+    });
+    named.collect()
+}
+
+fn run(mut command: Command, form: Form) -> Result<Done> {
+    let (systems, rounds, deaths) = plan(form);
+    command.args(["--systems", systems, "--rounds", &rounds.to_string()]);
+    command.args(["--deaths", &deaths.to_string()]);
+    command.args(others(form).iter().flat_map(|other| ["--beside", other]));
+    command.arg("--hotring").arg(server()?);
     let report = target().join("nemesis.json");
     println!("  $ {}; all figures: {}", process::shown(&command), report.display());
     match command.arg("--report").arg(report).status()?.code() {
-        Some(0) => Ok(Done::Passed(rounds.parse()?)),
+        Some(0) => Ok(Done::Passed(rounds + deaths)),
         // The program has said so.
         Some(CANNOT_TRY) => Ok(Done::Passed(0)),
-        _ => bail!("acknowledged writes were lost, or a history is not linearizable"),
+        _ => bail!(
+            "the program could not go on, acknowledged writes were lost, or a history is not \
+             linearizable"
+        ),
     }
 }

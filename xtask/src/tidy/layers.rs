@@ -155,6 +155,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "gcuckoo",
                 "memory",
                 "mercury",
+                "moves",
                 "reclamation",
                 "replay",
                 "torture",

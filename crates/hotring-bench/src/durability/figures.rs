@@ -2,12 +2,11 @@
 
 use serde::Serialize;
 
-use super::Part;
 use crate::report::{Spread, Table};
 
 /// The figures of one setting.
 pub struct Figures {
-    part: Part,
+    part: &'static str,
     setting: String,
     cells: Vec<Cell>,
 }
@@ -34,7 +33,7 @@ pub struct Row {
 }
 
 impl Figures {
-    pub fn new(part: Part, setting: impl Into<String>) -> Self {
+    pub fn new(part: &'static str, setting: impl Into<String>) -> Self {
         Figures { part, setting: setting.into(), cells: Vec::new() }
     }
 
@@ -76,7 +75,7 @@ impl Figures {
         let row = |cell: &Cell| {
             let Spread { median, min, max, .. } = Spread::of(&cell.rounds);
             Row {
-                part: self.part.name().into(),
+                part: self.part.to_owned(),
                 setting: self.setting.clone(),
                 case: cell.case.clone(),
                 figure: cell.figure,
@@ -100,7 +99,7 @@ impl Figures {
                 cases.push(&cell.case);
             }
         }
-        let mut table = Table::new(&[&[self.part.name()], &columns[..]].concat());
+        let mut table = Table::new(&[&[self.part], &columns[..]].concat());
         for case in cases {
             let cell = |figure: &&str| {
                 let mut cells = self.cells.iter().filter(|c| c.case == case && c.figure == *figure);
@@ -135,7 +134,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_rounds_and_shown_with_their_spread() {
-        let mut figures = Figures::new(Part::Modes, "here");
+        let mut figures = Figures::new("modes", "here");
         for (ours, theirs) in [(10.0, 5.0), (9.0, 6.0), (40.0, 10.0)] {
             figures.add("ours", "rate", ours);
             figures.add("theirs", "rate", theirs);

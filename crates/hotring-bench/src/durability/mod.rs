@@ -22,9 +22,10 @@ use crate::machine::Machine;
 use crate::report::{Files, Results};
 use crate::servers::{Data, Kind};
 pub use cases::{Case, Mode, Window};
-use figures::{Figures, Row};
+pub use figures::Figures;
+use figures::Row;
 pub use space::{Pass, loaded, overwrite};
-pub use subject::{Rewrites, Setup, Subject, Testbed, server_name};
+pub use subject::{Rewrites, Setup, Subject, Testbed, server_name, wait_until};
 
 /// Bytes of a key.
 const KEY_LEN: usize = 16;

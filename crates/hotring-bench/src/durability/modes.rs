@@ -129,7 +129,7 @@ impl ModesArgs {
             "{label}, {} connection{plural}, {} in flight on each",
             load.connections, load.depth
         );
-        let mut figures = Figures::new(Part::Modes, setting);
+        let mut figures = Figures::new(Part::Modes.name(), setting);
         let scripts = Scripts::draw(&load, data, DRAWN.min(100 * self.keys), 1)?;
         // The first round is a warm-up and does not count.
         for round in 0..=self.common.rounds {

@@ -218,7 +218,7 @@ impl ReplicasArgs {
         for &depth in &self.pipeline {
             let load = self.load(depth, self.seconds);
             let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.keys), 1)?;
-            let mut figures = Figures::new(Part::Replicas, self.setting(self.keys, depth));
+            let mut figures = Figures::new(Part::Replicas.name(), self.setting(self.keys, depth));
             // The first round is a warm-up and does not count.
             for round in 0..=self.common.rounds {
                 for turn in 0..cases.len() {
@@ -248,7 +248,7 @@ impl ReplicasArgs {
     fn copies(&self, kinds: &[Kind]) -> Result<Figures> {
         let (data, load) = (self.common.data(self.copied), self.load(1, self.copy_seconds));
         let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.copied), 1)?;
-        let mut figures = Figures::new(Part::Replicas, self.setting(self.copied, 1));
+        let mut figures = Figures::new(Part::Replicas.name(), self.setting(self.copied, 1));
         let bar = report::progress((self.common.rounds * kinds.len()) as u64, "copies");
         for round in 0..self.common.rounds {
             for turn in 0..kinds.len() {

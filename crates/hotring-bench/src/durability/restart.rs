@@ -108,7 +108,7 @@ impl RestartArgs {
         let cases: Vec<Case> = self.common.kinds()?.into_iter().flat_map(Case::all).collect();
         let (keys, value) = (self.keys, self.common.value_size);
         let mut figures =
-            Figures::new(Part::Restart, format!("{keys} keys with values of {value} bytes"));
+            Figures::new(Part::Restart.name(), format!("{keys} keys with values of {value} bytes"));
         let bar = report::progress((self.common.rounds * cases.len()) as u64, "restart");
         for round in 0..self.common.rounds {
             for turn in 0..cases.len() {

@@ -102,7 +102,7 @@ impl SnapshotArgs {
             let setup = self.common.setup(kind, Some(LOG), Rewrites::OnRequest);
             subjects.push((kind, self.common.testbed.start(setup, &data)?));
         }
-        let mut figures = Figures::new(Part::Snapshot, self.setting());
+        let mut figures = Figures::new(Part::Snapshot.name(), self.setting());
         let steps = 2 * self.common.rounds * kinds.len();
         let bar = report::progress(steps as u64, "snapshot");
         for round in 0..self.common.rounds {

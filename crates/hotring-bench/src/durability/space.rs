@@ -68,7 +68,7 @@ impl SpaceArgs {
         let (data, kinds) = (self.common.data(self.keys), self.common.kinds()?);
         let (keys, value) = (self.keys, self.common.value_size);
         let setting = format!("{keys} keys with values of {value} bytes");
-        let mut figures = Figures::new(Part::Space, setting);
+        let mut figures = Figures::new(Part::Space.name(), setting);
         let cases: Vec<Case> = [Rewrites::Automatic, Rewrites::OnRequest]
             .into_iter()
             .flat_map(|rewrites| kinds.iter().map(move |&kind| (kind, rewrites)))

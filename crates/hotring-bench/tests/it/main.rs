@@ -8,6 +8,7 @@ mod durability;
 mod evict;
 mod gcuckoo;
 mod measures;
+mod moves;
 mod process;
 mod replay;
 mod servers;

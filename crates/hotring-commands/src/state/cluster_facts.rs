@@ -31,6 +31,8 @@ pub struct ClusterFacts {
     pub may_answer: bool,
     /// How often it has become the primary of its shard since its start.
     pub promotions: u64,
+    /// The bytes that it has sent to other shards since its start, to give them slots.
+    pub move_bytes: u64,
     pub coordinator: CoordinatorStatus,
     /// Messages for clients of the other nodes.
     pub messages: ForwardingStatus,
@@ -64,6 +66,7 @@ impl ClusterFacts {
             copies_in_sync: own.map_or(0, |(_, shard)| 1 + in_sync(shard)),
             may_answer: server.replication.may_answer(),
             promotions: cluster.promotions(),
+            move_bytes: cluster.moves.sent_bytes(),
             coordinator,
             messages: cluster.forwarding.status(),
             is_registered,

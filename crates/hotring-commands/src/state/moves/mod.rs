@@ -4,7 +4,7 @@
 
 pub mod codec;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotring_cluster::directory::MoveId;
@@ -45,6 +45,7 @@ pub struct Moves {
     expected: Mutex<Vec<(MoveId, SlotSet)>>,
     expects: AtomicBool,
     attempts: AtomicU32,
+    sent_bytes: AtomicU64,
 }
 
 impl Moves {
@@ -79,6 +80,18 @@ impl Moves {
     pub fn note_attempt(&self, number: u32) {
         // ORDERING: Relaxed, as above.
         self.attempts.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// The bytes of keys and changes that this node has sent for moves since its start.
+    pub fn sent_bytes(&self) -> u64 {
+        // ORDERING: Relaxed, a figure.
+        self.sent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes that were sent.
+    pub fn note_sent(&self, bytes: usize) {
+        // ORDERING: Relaxed, as above.
+        self.sent_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// From here on the slots of a move may be this shard's any moment, though the table that this node knows does not

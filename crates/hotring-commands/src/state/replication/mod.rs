@@ -462,6 +462,16 @@ impl Replication {
         (roles.take_tasks(), self.publish_writes(roles.writes()))
     }
 
+    /// The record behind which replies wait until [`Self::grown`] is called, as no replica's answers come.
+    pub fn waits_behind(&self) -> Option<Lsn> {
+        self.roles().waits_behind()
+    }
+
+    /// The stream has grown.
+    pub fn grown(&self, log: &Log) {
+        self.roles().grown(log);
+    }
+
     /// All writes are held back, and the log ends with this record.
     pub(super) fn paused(&self, last: Lsn, log: &Log) {
         self.roles().paused(last, log);

@@ -315,6 +315,23 @@ impl Roles {
         }
     }
 
+    /// The record behind which replies wait for [`Roles::grown`] alone.
+    pub(super) fn waits_behind(&self) -> Option<Lsn> {
+        match &self.role {
+            Role::Primary(primary) if self.awaits => primary.committed_alone(),
+            _ => None,
+        }
+    }
+
+    /// The stream has grown.
+    pub(super) fn grown(&mut self, log: &Log) {
+        let now = self.now();
+        if let Some(primary) = self.primary() {
+            primary.appended(now, log.handed(), log.length());
+            self.carry_out(log);
+        }
+    }
+
     /// The time has come to this.
     pub(super) fn tick(&mut self, told: Told, log: &Log) {
         let now = self.now();

@@ -48,6 +48,9 @@ pub(super) static PARTS: &[Part] = &[
         "Times that this node became the primary of its shard",
         |f, l| value(f, l, |facts| facts.promotions),
     ),
+    counter("cluster_move_bytes_total", "Bytes sent to other shards to give them slots", |f, l| {
+        value(f, l, |facts| facts.move_bytes)
+    }),
     gauge("cluster_registered", "1 while this node has a lease of the coordinator", |f, l| {
         value(f, l, |facts| u8::from(facts.is_registered));
     }),

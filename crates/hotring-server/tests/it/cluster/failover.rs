@@ -287,3 +287,16 @@ fn a_stranger_at_the_address_of_a_primary_replaces_nothing() {
         assert_eq!(info(&mut wire, "master_link_status"), "down", "{name}");
     }
 }
+
+/// Where no replica is counted, each reply waited until the machine of the role looked at the log again: 100 ms.
+#[test]
+fn a_primary_without_replicas_answers_at_once() {
+    let keeper = Keeper::new();
+    let node = Node::new(&keeper, "alone", Some(AckWhen::Written));
+    found(&keeper, &[vec![&node]]);
+    wait_until_it_serves(&node);
+    let began = Instant::now();
+    write(&node, 0..100);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}

@@ -11,6 +11,7 @@ use std::time::Duration;
 use hotring_cluster::slot_of;
 use hotring_commands::host::clock;
 
+use super::steps::{self, Step};
 use super::{Reign, THREAD};
 
 /// Keys that are looked at before the clock is.
@@ -36,6 +37,7 @@ pub(super) async fn keep(reign: Rc<Reign>) {
             let directory = reign.cluster().directory();
             let is_kept = |key: &[u8]| directory.owners.of(slot_of(key)).is_none();
             let hidden = server.begin_to_forget(&session);
+            steps::take_for_all(Step::Forgets);
             tokio::time::sleep(GRACE).await;
             let (mut cursor, mut removed) = (0, 0);
             loop {
@@ -43,6 +45,9 @@ pub(super) async fn keep(reign: Rc<Reign>) {
                 while began.elapsed() < TURN {
                     let forgotten =
                         server.forget_some(&mut session, &hidden, (cursor, STEP), is_kept);
+                    if removed == 0 && forgotten.removed > 0 {
+                        steps::take_for_all(Step::HasForgottenSome);
+                    }
                     removed += forgotten.removed;
                     cursor = forgotten.next;
                     if cursor == 0 {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hotring_cluster::Identity;
 use hotring_cluster::directory::{MoveId, Wanted};
 use hotring_cluster::moves::{
-    Ask, Attempt, GivenUp, Outcome, Outgoing, OutgoingAct as Act, Pace, ToTarget,
+    Ask, Attempt, GivenUp, Outcome, Outgoing, OutgoingAct as Act, Pace, ToSource, ToTarget,
 };
 use hotring_commands::host::clock;
 use hotring_commands::state::cluster::Held;
@@ -15,6 +15,7 @@ use hotring_store::Session;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::link::{self, Left, News, Order};
+use super::steps::{self, Step};
 use super::{Reign, Shown, THREAD, ask_for};
 
 /// Time between two looks at the clock, and at what is left to send.
@@ -26,6 +27,7 @@ type Answer = (u64, Outcome, Shown);
 /// Gives slots away. False if the records that were read do not allow it.
 pub(super) async fn give(reign: Rc<Reign>, id: MoveId, wanted: Wanted) -> bool {
     tracing::info!(id, to = wanted.to, slots = %wanted.slots, "a move of slots to another shard begins");
+    steps::take(id, Step::SourceBegins);
     reign.given.borrow_mut().insert(id, wanted.slots.clone());
     let giver = Giver::new(reign, id, wanted);
     giver.run().await
@@ -118,7 +120,12 @@ impl Giver {
             self.machine.outcome(self.reign.now(), number, outcome);
         }
         match heard {
-            Some(Some(News::Heard(message))) => self.machine.receive(self.reign.now(), message),
+            Some(Some(News::Heard(message))) => {
+                if matches!(message, ToSource::Has(..)) {
+                    steps::take(self.id, Step::SourceHearsThat);
+                }
+                self.machine.receive(self.reign.now(), message);
+            }
             Some(Some(News::Lost(why))) => self.lose_link(&why.to_string()),
             Some(None) => self.lose_link("its task has ended"),
             None => self.look(),
@@ -161,18 +168,27 @@ impl Giver {
         match act {
             Act::Send(message) => {
                 if matches!(message, ToTarget::Open(_)) {
+                    steps::take(self.id, Step::SourceOpens);
                     self.begin_link();
                 }
                 self.order(Order::Send(message));
             }
-            Act::Copy(_) => self.order(Order::Copy),
+            Act::Copy(_) => {
+                steps::take(self.id, Step::SourceWalks);
+                self.order(Order::Copy);
+            }
             Act::EndCopy(_) => self.order(Order::EndCopy),
             Act::HoldWrites => {
-                if let Some(last) = self.hold(false) {
+                let last = self.hold(false);
+                steps::take(self.id, Step::SourceHoldsWrites);
+                if let Some(last) = last {
                     self.machine.held(last);
                 }
             }
-            Act::HoldReads => _ = self.hold(true),
+            Act::HoldReads => {
+                self.hold(true);
+                steps::take(self.id, Step::SourceHoldsReads);
+            }
             Act::Resume => self.release(),
             Act::Ask(ask) => {
                 let about = (self.id, self.wanted.clone());
@@ -232,6 +248,7 @@ impl Giver {
                 why == GivenUp::Cancelled
             }
             End::Moved => {
+                steps::take(self.id, Step::SourceRedirects);
                 // What waits goes on only once it is sent elsewhere.
                 while self.is_named_owner() {
                     _ = tokio::time::timeout(TICK, std::future::pending::<()>()).await;
@@ -239,6 +256,7 @@ impl Giver {
                 let waited = self.held.map(|since| since.elapsed()).unwrap_or_default();
                 let (id, to) = (self.id, self.wanted.to);
                 tracing::info!(id, to, ?waited, "a move of slots is complete");
+                steps::take(id, Step::SourceIsThrough);
                 self.reign.soil();
                 true
             }

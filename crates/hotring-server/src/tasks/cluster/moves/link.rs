@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::Reign;
+use super::steps::{self, Step};
 use crate::tasks::replicate::copy::{self, Item};
 use crate::tasks::replicate::dial::dial;
 use crate::tasks::replicate::frames::{Receiver, Sender};
@@ -146,6 +147,7 @@ async fn follow_orders(
     let (reader, writer) = tokio::io::split(connection);
     let giving = Giving {
         reign,
+        id,
         sender: Sender::new(writer),
         orders,
         stream: Stream::new(server.clone(), log.clone(), backlog.clone()),
@@ -188,6 +190,7 @@ async fn hear<R: AsyncRead + Unpin>(
 /// The sending part of a link of the source.
 struct Giving<'a, W> {
     reign: &'a Reign,
+    id: MoveId,
     sender: Sender<W>,
     orders: UnboundedReceiver<Order>,
     stream: Stream,
@@ -268,11 +271,12 @@ impl<W: AsyncWrite + Unpin> Giving<'_, W> {
             }
             Item::Part(upto, part) => {
                 self.send_stream(upto).await?;
-                self.sender.send(Kind::Part, [&part[..]]).await?;
+                self.send(Kind::Part, &part).await?;
             }
             Item::End(end) => {
                 self.send_stream(end).await?;
                 self.copy = None;
+                steps::take(self.id, Step::SourceFollows);
             }
             Item::Failed(why) => return Err(LinkError::Peer(format!("the walk failed: {why}"))),
         }
@@ -315,9 +319,14 @@ impl<W: AsyncWrite + Unpin> Giving<'_, W> {
         }
         let selected = selection.drain();
         if !selected.is_empty() {
-            self.sender.send(Kind::Records, [&selected[..]]).await?;
+            self.send(Kind::Records, &selected).await?;
         }
         Ok(())
+    }
+
+    async fn send(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), LinkError> {
+        self.reign.cluster().moves.note_sent(bytes.len());
+        Ok(self.sender.send(kind, [bytes]).await?)
     }
 
     /// Publishes how much is left.

@@ -12,6 +12,7 @@
 mod forget;
 mod give;
 mod link;
+mod steps;
 mod take;
 
 use std::cell::{Cell, RefCell};
@@ -36,6 +37,7 @@ use tokio::task::JoinHandle;
 use super::{Member, PAUSE};
 use crate::tasks::replicate::unless;
 pub(crate) use link::serve;
+use steps::Step;
 
 use crate::tasks::{run_again, run_on_event_loop};
 
@@ -176,9 +178,13 @@ async fn transact(member: &Member, id: MoveId, shown: Shown) -> Result<(Outcome,
     let Some(transaction) = shown.and_then(|directory| commit(&directory, id)) else {
         return Ok((Outcome::Conflict, None));
     };
+    steps::take(id, Step::SourceCommits);
     let done = member.ask(member.coordinator.transact(&transaction)).await?;
     Ok(match done {
-        coordinator::Outcome::Done(_) => (Outcome::Committed, None),
+        coordinator::Outcome::Done(_) => {
+            steps::take(id, Step::SourceHasCommitted);
+            (Outcome::Committed, None)
+        }
         coordinator::Outcome::Conflict => (Outcome::Conflict, None),
     })
 }

@@ -15,6 +15,7 @@ use hotring_log::wire::Kind;
 use hotring_store::{Importer, Session};
 use tokio::sync::mpsc::{self, Receiver, UnboundedReceiver, UnboundedSender};
 
+use super::steps::{self, Step};
 use super::{Reign, Shown, THREAD, ask_for};
 
 /// Time between two looks at what nothing announces.
@@ -64,6 +65,8 @@ struct Taker {
     /// Requests to the coordinator whose answers have not come.
     asking: usize,
     importer: Option<Importer>,
+    /// A part of the walk has come.
+    has_keys: bool,
     /// The last own record of the import.
     last: Lsn,
     /// The import of this attempt begins once the keys of an earlier one are gone.
@@ -111,6 +114,7 @@ impl Taker {
             answers: mpsc::unbounded_channel(),
             asking: 0,
             importer: None,
+            has_keys: false,
             last: 0,
             opening: None,
             mark: None,
@@ -184,6 +188,7 @@ impl Taker {
             }
             Happened::Reached => {
                 if let Some((_, mark)) = self.mark.take() {
+                    steps::take(self.id, Step::TargetAnswers);
                     self.machine.has(mark);
                 }
             }
@@ -212,7 +217,11 @@ impl Taker {
             Kind::Part => {
                 // The first byte is the class, of snapshots alone.
                 let packed = message.get(1..).ok_or_else(nonsense)?;
-                self.import(|importer, now| importer.take_part(packed, now))
+                self.import(|importer, now| importer.take_part(packed, now))?;
+                if !std::mem::replace(&mut self.has_keys, true) {
+                    steps::take(self.id, Step::TargetReceives);
+                }
+                Ok(())
             }
             Kind::Records => self.import(|importer, now| importer.take_records(&message, now)),
             Kind::CopyBegin | Kind::CopyEnd | Kind::Keys => Err(nonsense()),
@@ -233,12 +242,17 @@ impl Taker {
 
     fn take_message(&mut self, at: usize, message: ToTarget) {
         match message {
-            ToTarget::Open(attempt) => self.links[at].attempt = Some(attempt),
+            ToTarget::Open(attempt) => {
+                steps::take(self.id, Step::TargetIsAsked);
+                self.links[at].attempt = Some(attempt);
+            }
             ToTarget::Mark(attempt, mark) if self.machine.importing() == Some(attempt) => {
+                steps::take(self.id, Step::TargetHasAll);
                 self.mark = Some((self.last, mark));
                 self.expected_until = Some(clock::monotonic() + EXPECTED_MAX);
                 self.reign.cluster().moves.expect(self.id, self.wanted.slots.clone());
             }
+            ToTarget::Committed(_) => steps::take(self.id, Step::TargetHearsThat),
             _ => {}
         }
         // Keys of an import that is given up are removed before the next one begins.
@@ -266,6 +280,7 @@ impl Taker {
             self.shows = false;
             self.close();
             tracing::info!(id = self.id, slots = %self.wanted.slots, "slots have come to this shard");
+            steps::take(self.id, Step::TargetHasShown);
         }
         if directory.slots_revision != self.table {
             self.table = directory.slots_revision;
@@ -309,11 +324,15 @@ impl Taker {
                 }
             }
             Act::Drop(_) => {
+                steps::take(self.id, Step::TargetDrops);
                 self.opening = None;
                 self.close();
                 self.reign.soil();
             }
-            Act::Show(_) => self.shows = true,
+            Act::Show(_) => {
+                steps::take(self.id, Step::TargetShows);
+                self.shows = true;
+            }
         }
     }
 
@@ -324,7 +343,8 @@ impl Taker {
         // An import without any record waits for the removals of keys that were there before.
         let last = server.import_slots(self.id, slots, &mut self.session);
         self.importer = Some(Importer::new(&server.store));
-        (self.last, self.mark) = (last.unwrap_or(0), None);
+        (self.last, self.mark, self.has_keys) = (last.unwrap_or(0), None, false);
+        steps::take(self.id, Step::TargetOpens);
         self.machine.begun(attempt);
     }
 
