@@ -39,6 +39,8 @@ pub(crate) struct Routes {
     pub grounds: u64,
     /// The slots of the own shard.
     own: Box<Bits>,
+    /// Those whose keys this node has if it is a replica.
+    copied: Box<Bits>,
     /// Those of which nothing waits: no move is about to end.
     free: Box<Bits>,
     /// Slots whose writes wait, and slots whose reads wait, too; if there are any.
@@ -75,6 +77,7 @@ impl Routes {
             moves: cluster.moves.clone(),
             grounds: 0,
             own: Box::new([0; SLOTS as usize / WORD]),
+            copied: Box::new([0; SLOTS as usize / WORD]),
             free: Box::new([0; SLOTS as usize / WORD]),
             held: None,
             is_primary: false,
@@ -108,6 +111,8 @@ impl Routes {
         self.own.fill(0);
         let slots = (0..SLOTS).filter(|slot| mine.is_some() && directory.owners.of(*slot) == mine);
         slots.for_each(|slot| insert(&mut self.own, slot));
+        self.copied.fill(0);
+        served.copied.iter().for_each(|slot| insert(&mut self.copied, slot));
         (self.version, self.directory, self.grounds) = (version, directory, served.grounds);
         self.free.copy_from_slice(&self.own[..]);
         self.held = None;
@@ -140,6 +145,16 @@ impl Routes {
         self.is_primary && !self.follows
     }
 
+    /// Whether a replica may serve a slot of its own shard: its copy must be good enough for the request, and have all
+    /// keys by the primary's word.
+    fn serves_copy(&self, slot: Slot, use_of_copy: UseOfCopy) -> bool {
+        match use_of_copy {
+            UseOfCopy::None => false,
+            UseOfCopy::Read => has(&self.copied, slot),
+            UseOfCopy::Channel => true,
+        }
+    }
+
     /// Whether the own shard has the slot.
     #[inline]
     fn is_own(&self, slot: Slot) -> bool {
@@ -152,9 +167,10 @@ impl Routes {
     pub(crate) fn serves(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
         match spec.sole_key() {
             Some(at) => {
-                has(&self.free, slot_of(args.at(at)))
+                let slot = slot_of(args.at(at));
+                has(&self.free, slot)
                     && self.answers
-                    && (self.leads() || may_read_copy(spec, client))
+                    && (self.leads() || self.serves_copy(slot, use_of_copy(spec, client)))
             }
             None => self.place(spec, args, client).is_ok() && !self.must_wait(spec, args, client),
         }
@@ -220,7 +236,7 @@ impl Routes {
         client: &Client,
     ) -> Result<Option<Slot>, Misplaced> {
         self.check_whole(spec)?;
-        self.check(spec.routing_keys_of(args), may_read_copy(spec, client))
+        self.check(spec.routing_keys_of(args), use_of_copy(spec, client))
     }
 
     /// Whether a command may run that uses the data of this node without naming keys.
@@ -231,11 +247,11 @@ impl Routes {
         }
     }
 
-    /// The slot of these keys, if there are any. With `may_read_copy` a replica is good enough.
+    /// The slot of these keys, if there are any.
     fn check<'k>(
         &self,
         mut keys: impl Iterator<Item = &'k [u8]>,
-        may_read_copy: bool,
+        use_of_copy: UseOfCopy,
     ) -> Result<Option<Slot>, Misplaced> {
         let Some(first) = keys.next() else { return Ok(None) };
         let slot = slot_of(first);
@@ -247,7 +263,7 @@ impl Routes {
         if keys.any(|key| slot_of(key) != slot) {
             return Err(Misplaced::Across);
         }
-        match is_own && (self.leads() || may_read_copy) {
+        match is_own && (self.leads() || self.serves_copy(slot, use_of_copy)) {
             true if self.answers => Ok(Some(slot)),
             true => Err(Misplaced::Unanswered),
             false => Err(Misplaced::Elsewhere(slot)),
@@ -264,7 +280,7 @@ impl Routes {
         if client.is_of_primary() {
             return None;
         }
-        let may_read_copy = may_read_copy(spec, client);
+        let use_of_copy = use_of_copy(spec, client);
         let queue = client.transaction.queue().filter(|_| spec.id == CommandId::Exec);
         let checked = match queue {
             Some(queue) => {
@@ -272,7 +288,7 @@ impl Routes {
                 let mut specs = queue.commands().map(|(spec, _)| spec);
                 specs
                     .try_for_each(|spec| self.check_whole(spec))
-                    .and_then(|()| self.check(keys, may_read_copy))
+                    .and_then(|()| self.check(keys, use_of_copy))
             }
             None => self.place(spec, args, client),
         };
@@ -297,7 +313,9 @@ impl Routes {
         {
             return Some(why);
         }
-        let slot = keys.find(|slot| !self.is_own(*slot))?;
+        // Writes are refused at a replica elsewhere.
+        let serves = |slot| self.is_own(slot) && (self.leads() || has(&self.copied, slot));
+        let slot = keys.find(|slot| !serves(*slot))?;
         Some(match self.directory.shard_of_slot(slot).zip(self.primary_of(slot)) {
             Some(((shard, _), node)) => {
                 let Node { host, port, .. } = node;
@@ -351,12 +369,26 @@ fn insert(bits: &mut Bits, slot: Slot) {
     bits[usize::from(slot) / WORD] |= 1 << (usize::from(slot) % WORD);
 }
 
-/// Whether a replica may answer the request. Messages on shard channels come to all nodes of a shard.
+/// What a request wants of a replica.
+#[derive(Clone, Copy)]
+enum UseOfCopy {
+    /// Nothing: only the primary answers it.
+    None,
+    /// Keys.
+    Read,
+    /// Messages, which come to all nodes of a shard.
+    Channel,
+}
+
 #[inline]
-fn may_read_copy(spec: &Spec, client: &Client) -> bool {
+fn use_of_copy(spec: &Spec, client: &Client) -> UseOfCopy {
     // ORDERING: Relaxed, only this connection's thread changes it.
     let reads_copies = client.shared.reads_copies.load(Ordering::Relaxed);
-    reads_copies && !client.changes_keys(spec) || spec.is_routed_by_channel()
+    match reads_copies && !client.changes_keys(spec) {
+        _ if spec.is_routed_by_channel() => UseOfCopy::Channel,
+        true => UseOfCopy::Read,
+        false => UseOfCopy::None,
+    }
 }
 
 /// The port at which a client reaches a node: over TLS, if the client came so and the node has such a port.

@@ -25,8 +25,8 @@ use crate::state::thread_shared::ThreadShared;
 pub(crate) struct Moment {
     version: u64,
     copies: u64,
-    /// The version of the grounds by which requests are checked; 0 without a cluster.
-    grounds: u64,
+    /// The publication of records by which requests are checked; 0 without a cluster.
+    routes: u64,
 }
 
 /// The state of a thread that runs requests.
@@ -196,13 +196,13 @@ impl ThreadState {
     /// The moment at which a run begins, for [`has_lost`](Self::has_lost).
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
-        let grounds = self.locals.routes.as_ref().map_or(0, |routes| routes.grounds);
-        Moment { version: self.config_version, copies: self.copies, grounds }
+        let routes = self.locals.routes.as_ref().map_or(0, |routes| routes.version());
+        Moment { version: self.config_version, copies: self.copies, routes }
     }
 
     /// Whether what was read since then must not be shown: a primary's data began to replace the own, or this node of a
-    /// cluster has lost the right to answer, or has forgotten keys that it gave away. A request that begins later is
-    /// refused.
+    /// cluster has lost the right to answer, or keys were forgotten that are another shard's. A request that begins
+    /// later is refused.
     #[inline]
     pub(crate) fn has_lost(&self, since: &Moment) -> bool {
         if self.locals.routes.as_ref().is_some_and(|routes| routes.answers)
@@ -213,7 +213,7 @@ impl ThreadState {
         // ORDERING: Acquire keeps the reads of keys before those below; if they have seen something of the copy, these
         // see that it began.
         fence(Ordering::Acquire);
-        if self.server.cluster.as_ref().is_some_and(|cluster| cluster.forgotten() > since.grounds) {
+        if self.server.cluster.as_ref().is_some_and(|cluster| cluster.forgotten() > since.routes) {
             return true;
         }
         self.server.settings.version() != since.version

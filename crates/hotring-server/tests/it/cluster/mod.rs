@@ -3,6 +3,7 @@
 //! line.
 
 mod coordinator;
+mod copies;
 mod failover;
 mod messages;
 mod moves;

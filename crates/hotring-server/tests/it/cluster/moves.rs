@@ -14,14 +14,14 @@ use super::*;
 use crate::wire::bulk;
 
 /// Two shards, of a primary and a replica each.
-struct Shards {
-    keeper: Keeper,
+pub(super) struct Shards {
+    pub(super) keeper: Keeper,
     /// The nodes: a primary and its replica, and those of the other shard.
-    nodes: [Node; 4],
+    pub(super) nodes: [Node; 4],
 }
 
 impl Shards {
-    fn new(name: &str) -> Shards {
+    pub(super) fn new(name: &str) -> Shards {
         let keeper = Keeper::new();
         let nodes = ["a", "b", "c", "d"];
         let nodes = nodes.map(|part| Node::new(&keeper, &format!("move-{name}-{part}"), None));
@@ -34,29 +34,29 @@ impl Shards {
     }
 
     /// Wants slots moved.
-    fn order(&self, id: MoveId, from: ShardId, to: ShardId, slots: &SlotSet) {
+    pub(super) fn order(&self, id: MoveId, from: ShardId, to: ShardId, slots: &SlotSet) {
         let value = move_value(&Wanted { from, to, slots: slots.clone() });
         self.change(Change::Put { name: move_name(id), value, lease: None });
     }
 
-    fn cancel(&self, id: MoveId) {
+    pub(super) fn cancel(&self, id: MoveId) {
         self.change(Change::Delete { name: move_name(id) });
     }
 
-    fn change(&self, change: Change) {
+    pub(super) fn change(&self, change: Change) {
         let transaction = Transaction { expect: Vec::new(), changes: vec![change] };
         let done = self.keeper.transact(transaction);
         assert!(matches!(done, Ok(Outcome::Done(_))), "{done:?}");
     }
 
-    fn wait_until_moved(&self, to: ShardId, slots: &SlotSet) {
+    pub(super) fn wait_until_moved(&self, to: ShardId, slots: &SlotSet) {
         let has =
             |directory: &Directory| slots.iter().all(|slot| directory.owners.of(slot) == Some(to));
         wait_for("the slots are moved", || has(&self.keeper.directory()));
     }
 
     /// Moves slots and waits for that.
-    fn move_slots(&self, id: MoveId, from: ShardId, to: ShardId, slots: &SlotSet) {
+    pub(super) fn move_slots(&self, id: MoveId, from: ShardId, to: ShardId, slots: &SlotSet) {
         self.order(id, from, to, slots);
         self.wait_until_moved(to, slots);
     }
@@ -65,12 +65,12 @@ impl Shards {
         self.nodes.iter().map(|node| node.port).collect()
     }
 
-    fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         Client { ports: self.ports(), at: self.nodes[0].port, wires: BTreeMap::new(), next: 0 }
     }
 
     /// The node that leads a shard by the records.
-    fn primary(&self, shard: ShardId) -> usize {
+    pub(super) fn primary(&self, shard: ShardId) -> usize {
         let directory = self.keeper.directory();
         let primary = directory.shards[&shard].1.primary.node;
         let port = directory.node(primary).unwrap().port;
@@ -79,7 +79,7 @@ impl Shards {
 }
 
 /// A client that follows redirections.
-struct Client {
+pub(super) struct Client {
     ports: Vec<u16>,
     at: u16,
     wires: BTreeMap<u16, Wire>,
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    fn say(&mut self, line: &str) -> Reply {
+    pub(super) fn say(&mut self, line: &str) -> Reply {
         self.insist(line).0
     }
 
@@ -138,12 +138,12 @@ impl Client {
     }
 }
 
-fn slots(names: &[&str]) -> SlotSet {
+pub(super) fn slots(names: &[&str]) -> SlotSet {
     names.iter().map(|name| slot_of(name.as_bytes())).collect()
 }
 
 /// The tags of a shard: those of even slots are shard 0's.
-fn tags_of(shard: ShardId, count: usize) -> Vec<String> {
+pub(super) fn tags_of(shard: ShardId, count: usize) -> Vec<String> {
     let all = (0..).map(|n: u32| format!("t{n}"));
     all.filter(|tag| u32::from(slot_of(tag.as_bytes())) % 2 == shard).take(count).collect()
 }

@@ -215,7 +215,7 @@ impl Taker {
                 self.import(|importer, now| importer.take_part(packed, now))
             }
             Kind::Records => self.import(|importer, now| importer.take_records(&message, now)),
-            Kind::CopyBegin | Kind::CopyEnd | Kind::Keys => Err(nonsense()),
+            Kind::CopyBegin | Kind::CopyEnd | Kind::Keys | Kind::Tenure => Err(nonsense()),
         }
     }
 
