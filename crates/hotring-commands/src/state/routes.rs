@@ -25,6 +25,12 @@ type Bits = [u64; SLOTS as usize / WORD];
 /// The error of a node that may not answer now.
 pub(crate) const UNANSWERED: &str = "CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet";
 
+/// The error of a node that the records name as primary, but that may lack what was acknowledged.
+const NOT_YET: &str = "CLUSTERDOWN This node is not the primary of its shard yet: try again. If this lasts, it may have lost writes, and 'hotring cluster check' says more";
+
+/// The error of reads beside which keys of a move were removed.
+pub(crate) const GONE: &str = "TRYAGAIN Slots went to another shard while the request ran";
+
 /// The error of a slot that the table may already give to this shard. The old owner would send the client here.
 const EXPECTED: &str = "TRYAGAIN This slot is about to be served here";
 
@@ -344,9 +350,7 @@ impl Routes {
         };
         match moved {
             // A client that is sent here again would ask without an end.
-            Some((slot, _)) if self.is_primary && self.is_own(slot) => {
-                "CLUSTERDOWN This node is not the primary of its shard yet".into()
-            }
+            Some((slot, _)) if self.is_primary && self.is_own(slot) => NOT_YET.into(),
             Some((slot, node)) => {
                 format!("MOVED {slot} {}:{}", node.host, port_for(node, uses_tls)).into()
             }

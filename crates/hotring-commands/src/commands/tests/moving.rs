@@ -403,7 +403,7 @@ fn a_batch_from_before_a_move_does_not_miss_keys_that_were_forgotten() {
         let work: Box<dyn Any> = done;
         let Stopped(client, reply) = *work.downcast::<Stopped>().unwrap();
         let reply = String::from_utf8(reply).unwrap();
-        let is_lost = reply.contains("-LOADING") || client.conversation.client.closing.is_some();
+        let is_lost = reply.contains("-TRYAGAIN") || client.conversation.client.closing.is_some();
         assert_eq!((is_lost, reply.contains("$1\r\n1")), (forgets, !forgets), "{reply}");
     }
 }
