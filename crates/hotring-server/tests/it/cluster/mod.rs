@@ -4,6 +4,7 @@
 
 mod coordinator;
 mod copies;
+mod ends;
 mod failover;
 mod messages;
 mod moves;

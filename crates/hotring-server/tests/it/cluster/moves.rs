@@ -491,34 +491,6 @@ fn a_move_is_through_after_the_death_of_its_target_behind_the_commit() {
     killed("target-late", 1, Some(AtCommit::Lost));
 }
 
-#[test]
-fn flushes_at_both_sides_remove_what_they_must() {
-    let shards = Shards::new("flush");
-    let tag = &tags_of(0, 1)[0];
-    let mut client = shards.client();
-    for round in 0..6 {
-        let (from, to) = (round % 2, 1 - round % 2);
-        client.say(&format!("SET {{{tag}}}k {round}"));
-        // The target's does not touch what comes.
-        shards.order(round.into(), from, to, &slots(&[tag]));
-        if round < 4 {
-            let target = &shards.nodes[if to == 0 { 0 } else { 2 }];
-            assert_eq!(target.wire().say("FLUSHALL"), ok());
-            shards.wait_until_moved(to, &slots(&[tag]));
-            // It may have come after the slots had.
-            let got = client.say(&format!("GET {{{tag}}}k"));
-            assert!(got == bulk(&round.to_string()) || got == Reply::Null, "{got:?}");
-        } else {
-            let source = &shards.nodes[if from == 0 { 0 } else { 2 }];
-            assert_eq!(source.wire().say("FLUSHALL"), ok());
-            shards.wait_until_moved(to, &slots(&[tag]));
-            let got = client.say(&format!("GET {{{tag}}}k"));
-            assert!(got == bulk(&round.to_string()) || got == Reply::Null, "{got:?}");
-        }
-        client.say(&format!("DEL {{{tag}}}k"));
-    }
-}
-
 /// The error that sends clients of a slot to the second shard.
 fn moved(shards: &Shards, tag: &str) -> Reply {
     let port = shards.nodes[2].port;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use hotring_cluster::Identity;
-use hotring_cluster::directory::{MoveId, Wanted};
+use hotring_cluster::directory::{Directory, MoveId, Wanted};
 use hotring_cluster::moves::{
     Ask, Attempt, GivenUp, Outcome, Outgoing, OutgoingAct as Act, Pace, ToTarget,
 };
@@ -23,9 +23,22 @@ const TICK: Duration = Duration::from_millis(5);
 /// What became of a request.
 type Answer = (u64, Outcome, Shown);
 
-/// Gives slots away. False if the records that were read do not allow it.
-pub(super) async fn give(reign: Rc<Reign>, id: MoveId, wanted: Wanted) -> bool {
-    tracing::info!(id, to = wanted.to, slots = %wanted.slots, "a move of slots to another shard begins");
+/// How a task has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The slots are the target's, or the move is not wanted any more.
+    Over,
+    /// The records that were read do not allow the move.
+    Hopeless,
+    /// An attempt was in vain.
+    Vain {
+        /// The target has spoken.
+        was_heard: bool,
+    },
+}
+
+/// Makes one attempt to give slots away.
+pub(super) async fn give(reign: Rc<Reign>, id: MoveId, wanted: Wanted) -> Ended {
     reign.given.borrow_mut().insert(id, wanted.slots.clone());
     let giver = Giver::new(reign, id, wanted);
     giver.run().await
@@ -43,6 +56,8 @@ struct Giver {
     shown: Shown,
     /// Since when writes wait.
     held: Option<Instant>,
+    /// The target has spoken.
+    was_heard: bool,
     end: Option<End>,
 }
 
@@ -78,15 +93,19 @@ impl Giver {
         let session = reign.server().store.session_named(THREAD);
         let (machine, answers) =
             (Outgoing::new(before, Pace::default()), mpsc::unbounded_channel());
-        let (link, shown, held, end) = (None, None, None, None);
-        Giver { reign, id, wanted, machine, session, answers, link, shown, held, end }
+        let (link, shown, held, was_heard, end) = Default::default();
+        Giver { reign, id, wanted, machine, session, answers, link, shown, held, was_heard, end }
     }
 
-    async fn run(mut self) -> bool {
+    async fn run(mut self) -> Ended {
         loop {
             self.carry_out();
             if let Some(end) = self.end.take() {
                 return self.end(end).await;
+            }
+            // Other moves have their turn before the next attempt.
+            if self.machine.is_waiting() {
+                return Ended::Vain { was_heard: self.was_heard };
             }
             self.hear().await;
             self.machine.tick(self.reign.now());
@@ -118,7 +137,10 @@ impl Giver {
             self.machine.outcome(self.reign.now(), number, outcome);
         }
         match heard {
-            Some(Some(News::Heard(message))) => self.machine.receive(self.reign.now(), message),
+            Some(Some(News::Heard(message))) => {
+                self.was_heard = true;
+                self.machine.receive(self.reign.now(), message);
+            }
             Some(Some(News::Lost(why))) => self.lose_link(&why.to_string()),
             Some(None) => self.lose_link("its task has ended"),
             None => self.look(),
@@ -135,6 +157,8 @@ impl Giver {
             self.lose_link("the target has another primary");
         } else if found != Some(&self.wanted) {
             self.lose_link("the move is not wanted any more");
+        } else if self.machine.is_opening() && !has_primary(&directory, &self.wanted) {
+            self.lose_link("the target's primary is dead");
         }
     }
 
@@ -224,12 +248,15 @@ impl Giver {
     }
 
     /// The move is over.
-    async fn end(mut self, end: End) -> bool {
+    async fn end(mut self, end: End) -> Ended {
         self.link = None;
         match end {
             End::GivenUp(why) => {
                 tracing::info!(id = self.id, ?why, "a move of slots has ended without effect");
-                why == GivenUp::Cancelled
+                match why {
+                    GivenUp::Cancelled => Ended::Over,
+                    GivenUp::NotOwner => Ended::Hopeless,
+                }
             }
             End::Moved => {
                 // What waits goes on only once it is sent elsewhere.
@@ -240,7 +267,7 @@ impl Giver {
                 let (id, to) = (self.id, self.wanted.to);
                 tracing::info!(id, to, ?waited, "a move of slots is complete");
                 self.reign.soil();
-                true
+                Ended::Over
             }
         }
     }
@@ -251,4 +278,10 @@ impl Giver {
         let mine = Some(self.reign.shard);
         self.wanted.slots.iter().any(|slot| directory.owners.of(slot) == mine)
     }
+}
+
+/// Whether the target of a move has a primary that lives, as far as the records know.
+pub(super) fn has_primary(directory: &Directory, wanted: &Wanted) -> bool {
+    let shard = directory.shards.get(&wanted.to);
+    shard.is_some_and(|(_, shard)| directory.is_alive(shard.primary.node))
 }
