@@ -201,7 +201,7 @@ impl Outgoing {
         }
     }
 
-    /// All keys were removed: what the target has is not what it must have.
+    /// All keys were removed, or must be: what the target has is not what it must have.
     pub fn flushed(&mut self, now: Moment) {
         self.link_lost(now);
     }

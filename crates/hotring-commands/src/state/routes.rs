@@ -185,8 +185,22 @@ impl Routes {
     /// Whether a request must wait, because slots of it are about to move.
     #[inline]
     pub(crate) fn must_wait(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
-        let Some(held) = &self.held else { return false };
-        self.must_wait_for(held, spec, args, client)
+        match &self.held {
+            _ if self.moves.expects_any() && flushes(spec, client) => self.flush_must_wait(),
+            Some(held) => self.must_wait_for(held, spec, args, client),
+            None => false,
+        }
+    }
+
+    /// Whether a request must wait that removes all keys: for slots that come any moment, since their keys are to go,
+    /// too, and for the end of an attempt to give slots away, which it brings about.
+    #[cold]
+    fn flush_must_wait(&self) -> bool {
+        let must_wait = self.held.is_some() || self.moves.expects_any();
+        if must_wait {
+            self.moves.note_flush();
+        }
+        must_wait
     }
 
     #[cold]
@@ -197,6 +211,9 @@ impl Routes {
         args: ArgsView<'_>,
         client: &Client,
     ) -> bool {
+        if flushes(spec, client) {
+            return self.flush_must_wait();
+        }
         let may_write = client.may_write(spec);
         let held = if may_write { writes } else { reads };
         let waits = |spec: &Spec, args: ArgsView<'_>| {
@@ -222,10 +239,11 @@ impl Routes {
         keys: Option<impl Iterator<Item = &'k [u8]>>,
         may_write: bool,
     ) -> bool {
+        let Some(mut keys) = keys else { return may_write && self.flush_must_wait() };
         self.held.as_ref().is_some_and(|held| {
             let [writes, reads] = &**held;
             let held = if may_write { writes } else { reads };
-            keys.map_or(may_write, |mut keys| keys.any(|key| has(held, slot_of(key))))
+            keys.any(|key| has(held, slot_of(key)))
         })
     }
 
@@ -371,6 +389,15 @@ fn has(bits: &Bits, slot: Slot) -> bool {
 
 fn insert(bits: &mut Bits, slot: Slot) {
     bits[usize::from(slot) / WORD] |= 1 << (usize::from(slot) % WORD);
+}
+
+/// Whether a request, or the transaction that it runs, removes all keys.
+fn flushes(spec: &Spec, client: &Client) -> bool {
+    let flushes = |spec: &Spec| matches!(spec.id, CommandId::FlushAll | CommandId::FlushDb);
+    match client.transaction.queue().filter(|_| spec.id == CommandId::Exec) {
+        Some(queue) => queue.commands().any(|(spec, _)| flushes(spec)),
+        None => flushes(spec),
+    }
 }
 
 /// What a request wants of a replica.

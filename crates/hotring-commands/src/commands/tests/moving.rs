@@ -104,6 +104,37 @@ fn requests_for_slots_that_are_held_wait_and_then_go_on_or_elsewhere() {
     }
 }
 
+/// The keys of slots that are about to come are to go, too.
+#[test]
+fn what_removes_all_keys_waits_for_slots_that_come_any_moment() {
+    let (mut dialogue, server, mut session) = primary();
+    let moves = &server.cluster.as_ref().unwrap().moves;
+    moves.expect(MOVE, slots("9000"));
+    assert_eq!(dialogue.offer("FLUSHALL"), None);
+    dialogue.pass(100);
+    assert!(dialogue.may_go_on());
+    assert_eq!(dialogue.offer("FLUSHDB"), None);
+    dialogue.pass(100);
+    assert!(dialogue.may_go_on());
+    assert_eq!(dialogue.say("SET b 1\r\nDBSIZE\r\nEVAL 'return 1' 0"), "+OK¶:1¶:1¶");
+    // And it ends an attempt to give others away.
+    let before = moves.flushes();
+    hold(&server, &mut session, Some(false));
+    assert_eq!((dialogue.offer("EVAL 'return 1' 0"), moves.flushes()), (None, before));
+    moves.expect_no_more(MOVE);
+    dialogue.pass(100);
+    assert!(dialogue.may_go_on());
+    assert_eq!(dialogue.offer("FLUSHALL"), None);
+    assert!(moves.flushes() > before);
+    hold(&server, &mut session, None);
+    assert!(dialogue.may_go_on());
+    assert_eq!(dialogue.offer("FLUSHALL").as_deref(), Some("+OK¶"));
+    let multi = "MULTI\r\nFLUSHALL";
+    assert_eq!(dialogue.say(multi), "+OK¶+QUEUED¶");
+    moves.expect(MOVE, slots("9000"));
+    assert_eq!(dialogue.offer("EXEC"), None);
+}
+
 #[test]
 fn a_transaction_waits_as_a_whole() {
     let (mut dialogue, server, mut session) = primary();

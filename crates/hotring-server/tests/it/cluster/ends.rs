@@ -35,6 +35,35 @@ fn flushes_at_both_sides_remove_what_they_must() {
     }
 }
 
+/// The keys that were coming stayed when the target was emptied, and were its own a moment later: by then its source
+/// had removed none, as they were not its own any more.
+#[test]
+fn a_flush_while_a_shard_takes_slots_over_removes_their_keys() {
+    let shards = Shards::new("flush-late");
+    let tag = &tags_of(0, 1)[0];
+    let mut client = shards.client();
+    client.say(&format!("SET {{{tag}}}k 1"));
+    let [source, _, target, _] = &shards.nodes;
+    // The target hears late that the slot is its own.
+    target.door.delay_watches(true);
+    shards.order(1, 0, 1, &slots(&[tag]));
+    wait_for("the target sees the move", || {
+        target.door.delay_watches(false);
+        std::thread::sleep(Duration::from_millis(10));
+        target.door.delay_watches(true);
+        let owners = shards.keeper.directory().owners;
+        slots(&[tag]).iter().all(|slot| owners.of(slot) == Some(1))
+    });
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| target.wire().say("FLUSHALL"));
+        assert_eq!(source.wire().say("FLUSHALL"), ok());
+        std::thread::sleep(Duration::from_millis(200));
+        target.door.delay_watches(false);
+        assert_eq!(flush.join().unwrap(), ok());
+    });
+    assert_eq!(client.say(&format!("GET {{{tag}}}k")), Reply::Null);
+}
+
 /// Four moves to a shard that has no primary took all places of their source for ever.
 #[test]
 fn moves_to_a_shard_without_a_primary_keep_no_others_waiting() {

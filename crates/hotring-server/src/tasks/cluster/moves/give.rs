@@ -56,6 +56,8 @@ struct Giver {
     shown: Shown,
     /// Since when writes wait.
     held: Option<Instant>,
+    /// How many requests to remove all keys had waited before.
+    flushes: u64,
     /// The target has spoken.
     was_heard: bool,
     end: Option<End>,
@@ -93,8 +95,21 @@ impl Giver {
         let session = reign.server().store.session_named(THREAD);
         let (machine, answers) =
             (Outgoing::new(before, Pace::default()), mpsc::unbounded_channel());
-        let (link, shown, held, was_heard, end) = Default::default();
-        Giver { reign, id, wanted, machine, session, answers, link, shown, held, was_heard, end }
+        let (link, shown, held, flushes, was_heard, end) = Default::default();
+        Giver {
+            reign,
+            id,
+            wanted,
+            machine,
+            session,
+            answers,
+            link,
+            shown,
+            held,
+            flushes,
+            was_heard,
+            end,
+        }
     }
 
     async fn run(mut self) -> Ended {
@@ -109,6 +124,9 @@ impl Giver {
             }
             self.hear().await;
             self.machine.tick(self.reign.now());
+            if self.held.is_some() && self.reign.cluster().moves.flushes() != self.flushes {
+                self.machine.flushed(self.reign.now());
+            }
             if let Some(left) = self.link.as_ref().and_then(|link| link.left.get()) {
                 self.machine.left(self.reign.now(), left);
             }
@@ -217,7 +235,10 @@ impl Giver {
     /// Lets writes of the slots wait, or reads as well. Returns the last change.
     fn hold(&mut self, reads: bool) -> Option<Lsn> {
         let held = Held { slots: self.wanted.slots.clone(), reads };
-        self.held.get_or_insert_with(clock::monotonic);
+        if self.held.is_none() {
+            self.held = Some(clock::monotonic());
+            self.flushes = self.reign.cluster().moves.flushes();
+        }
         self.reign.server().hold_slots(self.id, Some(held), &mut self.session)
     }
 

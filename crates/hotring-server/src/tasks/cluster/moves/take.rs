@@ -237,7 +237,7 @@ impl Taker {
             ToTarget::Mark(attempt, mark) if self.machine.importing() == Some(attempt) => {
                 self.mark = Some((self.last, mark));
                 self.expected_until = Some(clock::monotonic() + EXPECTED_MAX);
-                self.reign.cluster().moves.expect(self.id, self.wanted.slots.clone());
+                self.expect();
             }
             _ => {}
         }
@@ -263,8 +263,8 @@ impl Taker {
         if self.shows
             && self.wanted.slots.iter().all(|slot| owners.of(slot) == Some(self.reign.shard))
         {
-            self.shows = false;
             self.close();
+            self.shows = false;
             tracing::info!(id = self.id, slots = %self.wanted.slots, "slots have come to this shard");
         }
         if directory.slots_revision != self.table {
@@ -313,7 +313,12 @@ impl Taker {
                 self.close();
                 self.reign.soil();
             }
-            Act::Show(_) => self.shows = true,
+            Act::Show(_) => {
+                self.shows = true;
+                // Until this node knows the table that says so.
+                self.expected_until = None;
+                self.expect();
+            }
         }
     }
 
@@ -338,8 +343,12 @@ impl Taker {
         }
     }
 
+    fn expect(&self) {
+        self.reign.cluster().moves.expect(self.id, self.wanted.slots.clone());
+    }
+
     fn expect_no_more(&mut self) {
-        if self.expected_until.take().is_some() {
+        if self.expected_until.take().is_some() || self.shows {
             self.reign.cluster().moves.expect_no_more(self.id);
         }
     }
