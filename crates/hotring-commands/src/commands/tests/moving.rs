@@ -17,6 +17,7 @@ use crate::exec::{Conversation, Executor, WaitEnd};
 use crate::host::fiber::{Batch, Fiber, Step};
 use crate::state::client::Wait;
 use crate::state::cluster::Held;
+use crate::state::cluster::tests::{node, tenure};
 use crate::state::server::Server;
 
 /// The slot of `b`.
@@ -407,34 +408,71 @@ impl Batch for Stopped {
     }
 }
 
+/// Whether what such a batch has read is dropped if this happens in its middle.
+#[track_caller]
+fn is_dropped(client: Client, happens: impl FnOnce()) -> bool {
+    let mut fiber = Fiber::new();
+    let mut step = fiber.start(Box::new(Stopped(client, Vec::new())));
+    assert!(matches!(step, Step::Turn), "it is not done");
+    happens();
+    let done = loop {
+        match step {
+            Step::Done(work) => break work,
+            Step::Turn => step = fiber.resume(),
+            Step::Asks | Step::Waits => panic!("no key is held"),
+        }
+    };
+    let work: Box<dyn Any> = done;
+    let Stopped(client, reply) = *work.downcast::<Stopped>().unwrap();
+    let reply = String::from_utf8(reply).unwrap();
+    let is_lost = reply.contains("-TRYAGAIN") || client.conversation.client.closing.is_some();
+    assert_ne!(is_lost, reply.contains("$1\r\n1"), "{reply}");
+    is_lost
+}
+
+/// Node 1 with enough keys for a walk that gives other connections a turn.
+fn filled() -> (Dialogue, Arc<Server>, Session) {
+    let (mut dialogue, server, session) = primary();
+    let sets: Vec<_> = (0..20_000).map(|n| format!("SET {{bar}}{n} 1")).collect();
+    sets.chunks(1_000).for_each(|sets| _ = dialogue.say(&sets.join("\r\n")));
+    dialogue.say("SET b 1");
+    (dialogue, server, session)
+}
+
 #[test]
 fn a_batch_from_before_a_move_does_not_miss_keys_that_were_forgotten() {
     for forgets in [false, true] {
-        let (mut dialogue, server, mut session) = primary();
-        let sets: Vec<_> = (0..20_000).map(|n| format!("SET {{bar}}{n} 1")).collect();
-        sets.chunks(1_000).for_each(|sets| _ = dialogue.say(&sets.join("\r\n")));
-        dialogue.say("SET b 1");
-        let mut fiber = Fiber::new();
+        let (dialogue, server, mut session) = filled();
         let client = Client::new(&server, 1_700_000_000_000);
-        let mut step = fiber.start(Box::new(Stopped(client, Vec::new())));
-        assert!(matches!(step, Step::Turn), "it is not done");
-        give_away(&dialogue, &server, &mut session);
-        if forgets {
-            let all = server.begin_to_forget(&session);
-            let forgotten = server.forget_some(&mut session, &all, (0, 100_000), |_| false);
-            assert_eq!(forgotten.removed, 1);
-        }
-        let done = loop {
-            match step {
-                Step::Done(work) => break work,
-                Step::Turn => step = fiber.resume(),
-                Step::Asks | Step::Waits => panic!("nobody holds a key"),
+        let dropped = is_dropped(client, || {
+            give_away(&dialogue, &server, &mut session);
+            if forgets {
+                let all = server.begin_to_forget(&session);
+                let forgotten = server.forget_some(&mut session, &all, (0, 100_000), |_| false);
+                assert_eq!(forgotten.removed, 1);
             }
-        };
-        let work: Box<dyn Any> = done;
-        let Stopped(client, reply) = *work.downcast::<Stopped>().unwrap();
-        let reply = String::from_utf8(reply).unwrap();
-        let is_lost = reply.contains("-TRYAGAIN") || client.conversation.client.closing.is_some();
-        assert_eq!((is_lost, reply.contains("$1\r\n1")), (forgets, !forgets), "{reply}");
+        });
+        assert_eq!(dropped, forgets);
+    }
+}
+
+#[test]
+fn a_batch_at_a_replica_does_not_miss_keys_that_its_primary_gave_away() {
+    for removes in [false, true] {
+        let (dialogue, server, _) = filled();
+        publish(&dialogue, |directory| {
+            let shard = &mut directory.shards.get_mut(&1).unwrap().1;
+            (shard.primary.node, shard.replicas) = (node(2), vec![node(1)]);
+        });
+        let mut client = Client::new(&server, 1_700_000_000_000);
+        assert_eq!(client.ask(b"READONLY\r\n"), b"+OK\r\n");
+        let dropped = is_dropped(client, || {
+            let cluster = server.cluster.as_ref().unwrap();
+            let gone = cluster.hear_tenure(tenure(&[(0, "3301-5460")]), 9).unwrap();
+            if removes {
+                cluster.note_forgetting(gone);
+            }
+        });
+        assert_eq!(dropped, removes);
     }
 }
