@@ -306,7 +306,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
         match item {
             Item::Begin(after, keys) => {
                 // In vain if an epoch has ended the link meanwhile.
-                self.check_attached()?;
+                check_attached(&self.inbox)?;
                 self.stream.sent = after;
                 let numbers = [after.to_le_bytes(), keys.to_le_bytes()].concat();
                 self.sender.send(Kind::CopyBegin, [&numbers[..]]).await?;
@@ -318,7 +318,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             }
             Item::End(end) => {
                 self.send_stream(end).await?;
-                self.check_attached()?;
+                check_attached(&self.inbox)?;
                 self.sender.send(Kind::CopyEnd, [&end.to_le_bytes()[..]]).await?;
                 self.progress.reach(Stage::Online);
                 tracing::info!(peer = %client.peer, end, "the replica has been sent all that it lacked");
@@ -339,36 +339,24 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
         Ok(())
     }
 
-    /// Fails once this server serves the link no more: what its log has then may be another primary's stream. To be
-    /// asked after that was read.
-    fn check_attached(&self) -> Result<(), LinkError> {
-        match self.inbox.is_closed() {
-            true => Err(LinkError::Peer("this server serves no replicas now".to_string())),
-            false => Ok(()),
-        }
-    }
-
     /// Sends what follows, up to this record.
     async fn send_next(&mut self, next: stream::Next, upto: Lsn) -> Result<(), LinkError> {
-        match next {
-            stream::Next::Chunk(chunk) => {
-                self.check_attached()?;
-                self.tell_tenure().await?;
-                let last = chunk.last().min(upto);
-                self.sender.send(Kind::Records, chunk.pieces(self.stream.sent, last)).await?;
-                self.stream.pass(&chunk, upto);
-            }
-            stream::Next::Older => {
-                let read = self.stream.read_older(upto).await?;
-                // A file that is being cut is no damage: the cut has ended this connection.
-                self.check_attached()?;
-                let bytes = self.stream.take_older(read)?;
-                self.tell_tenure().await?;
-                if !bytes.is_empty() {
-                    self.sender.send(Kind::Records, [&bytes[..]]).await?;
-                }
-            }
+        let check = || check_attached(&self.inbox);
+        let taken = self.stream.take(next, upto, check).await?;
+        self.tell_tenure().await?;
+        let mut pieces = taken.pieces().peekable();
+        if pieces.peek().is_some() {
+            self.sender.send(Kind::Records, pieces).await?;
         }
         Ok(())
+    }
+}
+
+/// Fails once this server serves the link no more: what its log has then may be another primary's stream. To be asked
+/// after that was read.
+fn check_attached(inbox: &UnboundedReceiver<ToReplica>) -> Result<(), LinkError> {
+    match inbox.is_closed() {
+        true => Err(LinkError::Peer("this server serves no replicas now".to_string())),
+        false => Ok(()),
     }
 }
