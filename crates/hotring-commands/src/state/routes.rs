@@ -247,9 +247,14 @@ impl Routes {
         })
     }
 
+    /// Whether the own shard has the slot of this key.
+    pub(crate) fn has_key(&self, key: &[u8]) -> bool {
+        self.is_own(slot_of(key))
+    }
+
     /// Whether messages on this shard channel come to this node: they go to all nodes of its shard.
     pub(crate) fn serves_channel(&self, channel: &[u8]) -> bool {
-        self.is_own(slot_of(channel))
+        self.has_key(channel)
     }
 
     /// The slot of a single request's keys, if it has any.

@@ -150,6 +150,17 @@ fn a_transaction_waits_as_a_whole() {
     assert_eq!(dialogue.offer("EXEC").as_deref(), Some("*1¶$1¶1¶"), "reads go on");
 }
 
+/// Between the table and what the store hides by it, a transaction took a watched key for unchanged that its new owner
+/// had changed.
+#[test]
+fn a_transaction_fails_once_the_table_gives_its_watched_key_away() {
+    let (mut dialogue, _, _) = primary();
+    let begins = "SET b 1\r\nWATCH b\r\nMULTI\r\nSET bar 1";
+    assert_eq!(dialogue.say(begins), "+OK¶+OK¶+OK¶+QUEUED¶");
+    publish(&dialogue, |directory| directory.owners.give(3300, 2));
+    assert_eq!(dialogue.say("EXEC\r\nEXISTS bar"), "*-1¶:0¶");
+}
+
 /// A script without flags may use keys that it does not name, and cannot wait in its middle.
 #[test]
 fn a_script_gets_an_error_for_a_held_key_that_it_has_not_named() {
