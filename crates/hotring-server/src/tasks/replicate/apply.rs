@@ -275,7 +275,17 @@ impl<'a> Follower<'a> {
         let tenure = tenure.ok_or_else(|| garbled("no tenure"))?;
         let Some(cluster) = &self.server.cluster else { return Ok(()) };
         let applied = if self.is_its_stream { self.positions().applied } else { 0 };
-        if let Some(gone) = cluster.hear_tenure(tenure, applied) {
+        let gone = {
+            // Roles change under this lock: the word of an earlier primary must not outlive its role.
+            let replication = &self.server.replication;
+            let _applying = replication.lock_applying();
+            let stamp = self.stamp;
+            if replication.with_replica(|replica, _| replica.is_linked_by(stamp)) != Some(true) {
+                return Err(LinkError::Peer("this server follows another primary now".to_string()));
+            }
+            cluster.hear_tenure(tenure, applied)
+        };
+        if let Some(gone) = gone {
             tokio::time::sleep(GRACE).await;
             cluster.note_forgetting(gone);
         }
