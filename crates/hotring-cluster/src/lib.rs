@@ -46,6 +46,7 @@ mod replica;
 mod rules;
 mod slots;
 mod succession;
+mod tenure;
 
 pub use circle::{Circle, IDENTIFIERS, Placement, SameIdentifier, USUAL_WEIGHT, drawn};
 pub use failover::{FailoverEnd, FailoverRefused};
@@ -65,3 +66,4 @@ pub use relay::ABOVE_MAX;
 pub use replica::{Act as ReplicaAct, AnswerRefused, Held, PromoteRefused, Replica, TakeOver};
 pub use rules::Rules;
 pub use slots::{BadSlots, SLOTS, Slot, SlotSet, slot_of};
+pub use tenure::Tenure;

@@ -270,6 +270,11 @@ impl Replica {
         self.link.is_some()
     }
 
+    /// Whether this is the connection to its primary.
+    pub fn is_linked_by(&self, stamp: Stamp) -> bool {
+        self.link.as_ref().is_some_and(|link| link.stamp == stamp)
+    }
+
     /// The connection has ended.
     pub fn disconnected(&mut self) {
         self.link = None;

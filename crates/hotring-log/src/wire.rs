@@ -16,7 +16,7 @@ pub const FRAME_HEAD_LEN: usize = 16;
 pub const BODY_MAX: usize = 256 << 10;
 
 /// The version of the protocol, which the replica's first command names. Whatever changes the bytes raises it.
-pub const WIRE_VERSION: u32 = 2;
+pub const WIRE_VERSION: u32 = 3;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,14 @@ pub enum Kind {
     /// From a replica: keys of which it needs the present state, because it has cut records of them off. Parts and
     /// their end follow, as in a full copy.
     Keys = 6,
+    /// From a primary in a cluster: since which record its shard has each slot.
+    Tenure = 7,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        use Kind::{CopyBegin, CopyEnd, Keys, Message, Part, Records};
-        let all = [Message, Records, CopyBegin, Part, CopyEnd, Keys];
+        use Kind::{CopyBegin, CopyEnd, Keys, Message, Part, Records, Tenure};
+        let all = [Message, Records, CopyBegin, Part, CopyEnd, Keys, Tenure];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
 }

@@ -55,7 +55,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "hotring-cluster",
         &[
-            &["faults", "ids", "rules", "slots", "circle", "layout"],
+            &["faults", "ids", "rules", "slots", "tenure", "circle", "layout"],
             &["history"],
             &["message", "records"],
             &["feed", "in_sync", "plan"],

@@ -121,6 +121,16 @@ impl Outgoing {
         self.stage == Stage::Over
     }
 
+    /// Whether an attempt has ended and the next one is not due. No transaction is on its way.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Waiting(_))
+    }
+
+    /// Whether the target has not agreed to the attempt yet.
+    pub fn is_opening(&self) -> bool {
+        self.stage == Stage::Opening
+    }
+
     /// What the node must do, in this order.
     pub fn acts(&mut self) -> Vec<Act> {
         std::mem::take(&mut self.acts)
@@ -191,7 +201,7 @@ impl Outgoing {
         }
     }
 
-    /// All keys were removed: what the target has is not what it must have.
+    /// All keys were removed, or must be: what the target has is not what it must have.
     pub fn flushed(&mut self, now: Moment) {
         self.link_lost(now);
     }

@@ -223,7 +223,9 @@ fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) -> bool {
 
 /// Whether a watched key has changed, or is no longer served here, so that another node may have changed it.
 fn has_changed(stamp: &KeyState, c: &mut Context<'_>) -> bool {
+    // The table is known a little earlier than the store obeys it.
     !c.store.is_unchanged(stamp, c.now)
+        || c.locals.routes.as_ref().is_some_and(|routes| !routes.has_key(stamp.key()))
         || c.store.grounds().is_some_and(|grounds| grounds.hides(stamp.key()))
 }
 

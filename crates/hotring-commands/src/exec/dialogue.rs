@@ -22,6 +22,7 @@ use crate::commands::pubsub::leave_all;
 use crate::exec::{Conversation, Executor, WaitEnd};
 use crate::settings::config::Config;
 use crate::state::client::{Client, Closing, Wait};
+use crate::state::cluster::tests::tenure;
 use crate::state::server::{Parts, Server};
 
 /// The time at the start: 2023-11-14, in Unix milliseconds.
@@ -53,7 +54,10 @@ impl Dialogue {
     pub(crate) fn of_node(version: Version, node: NodeId, directory: Directory) -> Self {
         let parts = Parts::of_node(Options::default(), Config::default(), node);
         let server = Arc::new(Server::new(parts));
-        server.cluster.as_ref().expect("it is a node").publish(directory);
+        let cluster = server.cluster.as_ref().expect("it is a node");
+        cluster.publish(directory);
+        // If it is a replica, it has all keys.
+        cluster.hear_tenure(tenure(&[(0, "0-16383")]), 0);
         Self::begin(server, version)
     }
 

@@ -155,7 +155,7 @@ impl Executor {
             Protocol::Memcached(talk) => {
                 let (begun, start) = (thread.moment(), out.len());
                 let fed = memcached.feed(thread, (client, talk), input, now, out);
-                if !thread.has_lost(&begun) {
+                if thread.loss(&begun).is_none() {
                     return fed;
                 }
                 thread.drop_replies(start, out);

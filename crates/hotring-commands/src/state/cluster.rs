@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use hotring_cluster::directory::{Directory, MoveId};
-use hotring_cluster::{NodeId, SLOTS, SlotSet, slot_of};
+use hotring_cluster::{Epoch, Lsn, NodeId, SLOTS, SlotSet, Tenure, slot_of};
 use hotring_store::{Grounds, Standing};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::state::moves::Moves;
 
@@ -32,8 +32,13 @@ pub struct Cluster {
     promotions: AtomicU64,
     /// Whoever changes the grounds of the store holds this.
     changing: Mutex<()>,
-    /// The version of the grounds by which keys were forgotten last.
+    /// The publication by which keys were forgotten last.
     forgotten: AtomicU64,
+    /// What this node tells its replicas while it is primary, and the publication and epoch from which that was made.
+    tenure: watch::Sender<Tenure>,
+    told_from: Mutex<(u64, Option<Epoch>)>,
+    /// What its primary has told this node while it is a replica, and the record up to which it has heeded that.
+    heard: Mutex<(Tenure, Lsn)>,
     /// The version of the grounds under which a walk has met no hidden key.
     clean: AtomicU64,
 }
@@ -47,6 +52,8 @@ pub(crate) struct Served {
     pub held: BTreeMap<MoveId, Held>,
     /// Slots whose keys come here.
     imports: BTreeMap<MoveId, SlotSet>,
+    /// Slots whose keys this node has as a replica, by its primary's word.
+    pub copied: SlotSet,
     /// The version of the store's grounds that goes with this, 0 before the first.
     pub grounds: u64,
     /// The number of the publication, and the role, that were last compared with the grounds.
@@ -76,6 +83,9 @@ impl Cluster {
             version: AtomicU64::new(1),
             changing: Mutex::default(),
             forgotten: AtomicU64::new(0),
+            tenure: watch::Sender::default(),
+            told_from: Mutex::default(),
+            heard: Mutex::default(),
             clean: AtomicU64::new(0),
         }
     }
@@ -126,7 +136,7 @@ impl Cluster {
 
     /// Keeps others from changing the grounds of the store.
     pub(super) fn lock_grounds(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.changing)
     }
 
     /// Whether the present records and this role need other grounds than these.
@@ -159,9 +169,9 @@ impl Cluster {
         })
     }
 
-    /// Keys are forgotten by the grounds of this version: whoever has checked a request by earlier ones, and has read
-    /// keys since, may have missed some.
-    pub(super) fn note_forgetting(&self, version: u64) {
+    /// Keys are forgotten that are hidden since this publication: whoever has checked a request by an earlier one, and
+    /// has read keys since, may have missed some.
+    pub fn note_forgetting(&self, version: u64) {
         // ORDERING: Release, before the keys are removed; pairs with `forgotten`.
         self.forgotten.fetch_max(version, Ordering::Release);
     }
@@ -170,6 +180,58 @@ impl Cluster {
     pub(crate) fn forgotten(&self) -> u64 {
         // ORDERING: Acquire, pairs with `note_forgetting`.
         self.forgotten.load(Ordering::Acquire)
+    }
+
+    /// Has the replicas told which slots this shard has, by the records as last published if this node leads in their
+    /// epoch. `last` is the end of the log, and must be read when it is called.
+    pub(crate) fn renew_tenure(&self, led: Option<Epoch>, last: impl FnOnce() -> Lsn) {
+        let mut told_from = lock(&self.told_from);
+        // In this order: the records are at least as new as the number.
+        let from = (self.version(), led);
+        if *told_from == from {
+            return;
+        }
+        let directory = self.directory();
+        let mine = directory.shard_of_node(self.me);
+        let mine = mine.filter(|(_, shard)| led == Some(shard.epoch)).map(|(id, _)| id);
+        let is_own = |slot: &u16| mine.is_some() && directory.owners.of(*slot) == mine;
+        let own = (0..SLOTS).filter(is_own).collect();
+        self.tenure.send_if_modified(|tenure| tenure.renew(&own, last()));
+        *told_from = from;
+    }
+
+    /// What this node tells its replicas, and each change of that.
+    pub fn tenure(&self) -> watch::Receiver<Tenure> {
+        self.tenure.subscribe()
+    }
+
+    /// The primary has told this replica which slots it has, up to this record of its stream. If some are gone, returns
+    /// the publication that says so.
+    pub fn hear_tenure(&self, tenure: Tenure, applied: Lsn) -> Option<u64> {
+        let mut heard = lock(&self.heard);
+        *heard = (tenure, applied);
+        self.show_copied(&heard)
+    }
+
+    /// This replica has applied its primary's stream up to this record.
+    pub fn note_applied(&self, applied: Lsn) {
+        let mut heard = lock(&self.heard);
+        let has_got_slots = heard.0.has_between(heard.1, applied);
+        heard.1 = applied;
+        if has_got_slots {
+            self.show_copied(&heard);
+        }
+    }
+
+    fn show_copied(&self, (tenure, applied): &(Tenure, Lsn)) -> Option<u64> {
+        let now = tenure.upto(*applied);
+        let before = self.served().copied.clone();
+        if now == before {
+            return None;
+        }
+        let are_gone = before.iter().any(|slot| !now.contains(slot));
+        self.change(|served| served.copied = now);
+        are_gone.then(|| self.version())
     }
 
     /// Whether no key is hidden under the grounds of this version.
@@ -240,6 +302,11 @@ impl Served {
         }
         Grounds::new(slot_of, standings)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What it guards is replaced as a whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The outcomes of the requests to the coordinator.
@@ -337,6 +404,12 @@ pub(crate) mod tests {
         counts.note_lease(false);
         counts.count(true);
         assert!(counts.status().lease_age.is_none() && counts.status().reachable_since.is_some());
+    }
+
+    /// Slots by the records from which on a shard has them.
+    pub(crate) fn tenure(since: &[(Lsn, &str)]) -> Tenure {
+        let since = since.iter().map(|(lsn, slots)| (*lsn, slots.parse().unwrap()));
+        Tenure::of(since).unwrap()
     }
 
     /// Shard 1 has node 1, and 2 as its replica, and slots 0 to 5460; shard 2 has node 3, which speaks TLS, and 4 as

@@ -1,7 +1,7 @@
 //! What a node of a cluster does when the coordinator's records give it a role, or take it away.
 
 use hotring_cluster::directory::{Directory, Node};
-use hotring_cluster::{NodeId, Outcome, Revision, Shard, ShardId};
+use hotring_cluster::{NodeId, Outcome, Revision, Shard, ShardId, Tenure};
 use hotring_store::{Role, Session};
 
 use crate::host::clock;
@@ -115,6 +115,7 @@ impl Server {
             // What it has may be another shard's. While the set does not count it, no node needs that.
             let adopts = !record.in_sync.contains(&self.replication.me().node);
             self.replication.follow_recorded(shard, adopts, log.handed(), log);
+            self.forget_copied();
         }
         if let Err(why) = self.reign.end() {
             let why = format!("cannot note that this node follows another, so it does not: {why}");
@@ -165,10 +166,18 @@ impl Server {
         self.set_source(None, true);
         let last = session.switch_role(Role::Replica, clock::unix_ms());
         self.replication.step_down(last.unwrap_or_else(|| log.handed()), log);
+        self.forget_copied();
         self.clients.unblock_demoted();
         // What clients keep may be old from here on.
         self.push.tracking.forget_all();
         self.resume_writes();
+    }
+
+    /// What an earlier primary has told about its slots counts no more.
+    fn forget_copied(&self) {
+        if let Some(cluster) = &self.cluster {
+            cluster.hear_tenure(Tenure::default(), 0);
+        }
     }
 
     /// The node at this address: as the records know it, or else as operators name replicas.

@@ -9,13 +9,13 @@ use hotring_cluster::directory::MoveId;
 use hotring_log::Lsn;
 use hotring_store::{Forgotten, Grounds, Session};
 
-use crate::state::cluster::{Held, Served};
+use crate::state::cluster::{Cluster, Held, Served};
 use crate::state::server::Server;
 
 /// What is hidden and may be removed.
 pub struct Forgetting {
     grounds: Option<Arc<Grounds>>,
-    version: u64,
+    publication: u64,
 }
 
 impl Server {
@@ -25,6 +25,7 @@ impl Server {
         let (Some(cluster), follows) = (&self.cluster, self.replication.is_replica()) else {
             return;
         };
+        self.renew_tenure(cluster);
         if cluster.needs_other_grounds(session.grounds().as_deref(), follows) {
             self.change_grounds(session, |_| ());
         }
@@ -50,9 +51,14 @@ impl Server {
     /// Begins to remove what is hidden now. Whoever waits a while before the first key lets requests end that were
     /// checked before it was hidden; those that have not ended are answered as if they began later.
     pub fn begin_to_forget(&self, session: &Session) -> Forgetting {
-        // In this order: what is hidden by the version that is noted may be less, and never more.
+        // In this order: what is hidden by the publication that is noted may be less, and never more.
         let grounds = session.grounds();
-        Forgetting { grounds, version: session.grounds_version() }
+        let publication = self.cluster.as_ref().map_or(0, |cluster| {
+            // Replicas hear of it before the first removal.
+            self.renew_tenure(cluster);
+            cluster.version()
+        });
+        Forgetting { grounds, publication }
     }
 
     /// Removes hidden keys among about `count` from `cursor` on, but none that was open when that began, none that is
@@ -67,7 +73,7 @@ impl Server {
     ) -> Forgotten {
         let Some(grounds) = &of.grounds else { return Forgotten::default() };
         if let Some(cluster) = &self.cluster {
-            cluster.note_forgetting(of.version);
+            cluster.note_forgetting(of.publication);
         }
         session.forget_some(cursor, count, |key| !grounds.hides(key) || is_kept(key))
     }
@@ -78,12 +84,20 @@ impl Server {
         move |key| grounds.as_ref().is_none_or(|grounds| !grounds.hides(key))
     }
 
+    fn renew_tenure(&self, cluster: &Cluster) {
+        if let Some(log) = self.persist.durability.stream() {
+            cluster.renew_tenure(self.replication.led_epoch(), || log.handed());
+        }
+    }
+
     fn change_grounds(
         &self,
         session: &mut Session,
         change: impl FnOnce(&mut Served),
     ) -> Option<Lsn> {
         let cluster = self.cluster.as_ref()?;
+        // Before requests that waited go on: a FLUSHALL removes keys that were given away, too.
+        self.renew_tenure(cluster);
         let last = {
             let _alone = cluster.lock_grounds();
             let follows = self.replication.is_replica();

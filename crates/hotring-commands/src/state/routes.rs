@@ -25,6 +25,12 @@ type Bits = [u64; SLOTS as usize / WORD];
 /// The error of a node that may not answer now.
 pub(crate) const UNANSWERED: &str = "CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet";
 
+/// The error of a node that the records name as primary, but that may lack what was acknowledged.
+const NOT_YET: &str = "CLUSTERDOWN This node is not the primary of its shard yet: try again. If this lasts, it may have lost writes, and 'hotring cluster check' says more";
+
+/// The error of reads beside which keys of a move were removed.
+pub(crate) const GONE: &str = "TRYAGAIN Slots went to another shard while the request ran";
+
 /// The error of a slot that the table may already give to this shard. The old owner would send the client here.
 const EXPECTED: &str = "TRYAGAIN This slot is about to be served here";
 
@@ -39,6 +45,8 @@ pub(crate) struct Routes {
     pub grounds: u64,
     /// The slots of the own shard.
     own: Box<Bits>,
+    /// Those whose keys this node has if it is a replica.
+    copied: Box<Bits>,
     /// Those of which nothing waits: no move is about to end.
     free: Box<Bits>,
     /// Slots whose writes wait, and slots whose reads wait, too; if there are any.
@@ -75,6 +83,7 @@ impl Routes {
             moves: cluster.moves.clone(),
             grounds: 0,
             own: Box::new([0; SLOTS as usize / WORD]),
+            copied: Box::new([0; SLOTS as usize / WORD]),
             free: Box::new([0; SLOTS as usize / WORD]),
             held: None,
             is_primary: false,
@@ -108,6 +117,8 @@ impl Routes {
         self.own.fill(0);
         let slots = (0..SLOTS).filter(|slot| mine.is_some() && directory.owners.of(*slot) == mine);
         slots.for_each(|slot| insert(&mut self.own, slot));
+        self.copied.fill(0);
+        served.copied.iter().for_each(|slot| insert(&mut self.copied, slot));
         (self.version, self.directory, self.grounds) = (version, directory, served.grounds);
         self.free.copy_from_slice(&self.own[..]);
         self.held = None;
@@ -140,6 +151,16 @@ impl Routes {
         self.is_primary && !self.follows
     }
 
+    /// Whether a replica may serve a slot of its own shard: its copy must be good enough for the request, and have all
+    /// keys by the primary's word.
+    fn serves_copy(&self, slot: Slot, use_of_copy: UseOfCopy) -> bool {
+        match use_of_copy {
+            UseOfCopy::None => false,
+            UseOfCopy::Read => has(&self.copied, slot),
+            UseOfCopy::Channel => true,
+        }
+    }
+
     /// Whether the own shard has the slot.
     #[inline]
     fn is_own(&self, slot: Slot) -> bool {
@@ -152,9 +173,10 @@ impl Routes {
     pub(crate) fn serves(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
         match spec.sole_key() {
             Some(at) => {
-                has(&self.free, slot_of(args.at(at)))
+                let slot = slot_of(args.at(at));
+                has(&self.free, slot)
                     && self.answers
-                    && (self.leads() || may_read_copy(spec, client))
+                    && (self.leads() || self.serves_copy(slot, use_of_copy(spec, client)))
             }
             None => self.place(spec, args, client).is_ok() && !self.must_wait(spec, args, client),
         }
@@ -163,8 +185,22 @@ impl Routes {
     /// Whether a request must wait, because slots of it are about to move.
     #[inline]
     pub(crate) fn must_wait(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
-        let Some(held) = &self.held else { return false };
-        self.must_wait_for(held, spec, args, client)
+        match &self.held {
+            _ if self.moves.expects_any() && flushes(spec, client) => self.flush_must_wait(),
+            Some(held) => self.must_wait_for(held, spec, args, client),
+            None => false,
+        }
+    }
+
+    /// Whether a request must wait that removes all keys: for slots that come any moment, since their keys are to go,
+    /// too, and for the end of an attempt to give slots away, which it brings about.
+    #[cold]
+    fn flush_must_wait(&self) -> bool {
+        let must_wait = self.held.is_some() || self.moves.expects_any();
+        if must_wait {
+            self.moves.note_flush();
+        }
+        must_wait
     }
 
     #[cold]
@@ -175,6 +211,9 @@ impl Routes {
         args: ArgsView<'_>,
         client: &Client,
     ) -> bool {
+        if flushes(spec, client) {
+            return self.flush_must_wait();
+        }
         let may_write = client.may_write(spec);
         let held = if may_write { writes } else { reads };
         let waits = |spec: &Spec, args: ArgsView<'_>| {
@@ -200,16 +239,22 @@ impl Routes {
         keys: Option<impl Iterator<Item = &'k [u8]>>,
         may_write: bool,
     ) -> bool {
+        let Some(mut keys) = keys else { return may_write && self.flush_must_wait() };
         self.held.as_ref().is_some_and(|held| {
             let [writes, reads] = &**held;
             let held = if may_write { writes } else { reads };
-            keys.map_or(may_write, |mut keys| keys.any(|key| has(held, slot_of(key))))
+            keys.any(|key| has(held, slot_of(key)))
         })
+    }
+
+    /// Whether the own shard has the slot of this key.
+    pub(crate) fn has_key(&self, key: &[u8]) -> bool {
+        self.is_own(slot_of(key))
     }
 
     /// Whether messages on this shard channel come to this node: they go to all nodes of its shard.
     pub(crate) fn serves_channel(&self, channel: &[u8]) -> bool {
-        self.is_own(slot_of(channel))
+        self.has_key(channel)
     }
 
     /// The slot of a single request's keys, if it has any.
@@ -220,7 +265,7 @@ impl Routes {
         client: &Client,
     ) -> Result<Option<Slot>, Misplaced> {
         self.check_whole(spec)?;
-        self.check(spec.routing_keys_of(args), may_read_copy(spec, client))
+        self.check(spec.routing_keys_of(args), use_of_copy(spec, client))
     }
 
     /// Whether a command may run that uses the data of this node without naming keys.
@@ -231,11 +276,11 @@ impl Routes {
         }
     }
 
-    /// The slot of these keys, if there are any. With `may_read_copy` a replica is good enough.
+    /// The slot of these keys, if there are any.
     fn check<'k>(
         &self,
         mut keys: impl Iterator<Item = &'k [u8]>,
-        may_read_copy: bool,
+        use_of_copy: UseOfCopy,
     ) -> Result<Option<Slot>, Misplaced> {
         let Some(first) = keys.next() else { return Ok(None) };
         let slot = slot_of(first);
@@ -247,7 +292,7 @@ impl Routes {
         if keys.any(|key| slot_of(key) != slot) {
             return Err(Misplaced::Across);
         }
-        match is_own && (self.leads() || may_read_copy) {
+        match is_own && (self.leads() || self.serves_copy(slot, use_of_copy)) {
             true if self.answers => Ok(Some(slot)),
             true => Err(Misplaced::Unanswered),
             false => Err(Misplaced::Elsewhere(slot)),
@@ -264,7 +309,7 @@ impl Routes {
         if client.is_of_primary() {
             return None;
         }
-        let may_read_copy = may_read_copy(spec, client);
+        let use_of_copy = use_of_copy(spec, client);
         let queue = client.transaction.queue().filter(|_| spec.id == CommandId::Exec);
         let checked = match queue {
             Some(queue) => {
@@ -272,7 +317,7 @@ impl Routes {
                 let mut specs = queue.commands().map(|(spec, _)| spec);
                 specs
                     .try_for_each(|spec| self.check_whole(spec))
-                    .and_then(|()| self.check(keys, may_read_copy))
+                    .and_then(|()| self.check(keys, use_of_copy))
             }
             None => self.place(spec, args, client),
         };
@@ -303,8 +348,9 @@ impl Routes {
         {
             return Some(why);
         }
-        let leads = self.leads() || may_read_copy;
-        let slot = keys.find(|slot| !leads || !self.is_own(*slot))?;
+        let serves =
+            |slot| self.is_own(slot) && (self.leads() || may_read_copy && has(&self.copied, slot));
+        let slot = keys.find(|slot| !serves(*slot))?;
         Some(self.message(Misplaced::Elsewhere(slot), uses_tls).into_owned())
     }
 
@@ -325,9 +371,7 @@ impl Routes {
         };
         match moved {
             // A client that is sent here again would ask without an end.
-            Some((slot, _)) if self.is_primary && self.is_own(slot) => {
-                "CLUSTERDOWN This node is not the primary of its shard yet".into()
-            }
+            Some((slot, _)) if self.is_primary && self.is_own(slot) => NOT_YET.into(),
             Some((slot, node)) => {
                 format!("MOVED {slot} {}:{}", node.host, port_for(node, uses_tls)).into()
             }
@@ -350,12 +394,35 @@ fn insert(bits: &mut Bits, slot: Slot) {
     bits[usize::from(slot) / WORD] |= 1 << (usize::from(slot) % WORD);
 }
 
-/// Whether a replica may answer the request. Messages on shard channels come to all nodes of a shard.
+/// Whether a request, or the transaction that it runs, removes all keys.
+fn flushes(spec: &Spec, client: &Client) -> bool {
+    let flushes = |spec: &Spec| matches!(spec.id, CommandId::FlushAll | CommandId::FlushDb);
+    match client.transaction.queue().filter(|_| spec.id == CommandId::Exec) {
+        Some(queue) => queue.commands().any(|(spec, _)| flushes(spec)),
+        None => flushes(spec),
+    }
+}
+
+/// What a request wants of a replica.
+#[derive(Clone, Copy)]
+enum UseOfCopy {
+    /// Nothing: only the primary answers it.
+    None,
+    /// Keys.
+    Read,
+    /// Messages, which come to all nodes of a shard.
+    Channel,
+}
+
 #[inline]
-fn may_read_copy(spec: &Spec, client: &Client) -> bool {
+fn use_of_copy(spec: &Spec, client: &Client) -> UseOfCopy {
     // ORDERING: Relaxed, only this connection's thread changes it.
     let reads_copies = client.shared.reads_copies.load(Ordering::Relaxed);
-    reads_copies && !client.changes_keys(spec) || spec.is_routed_by_channel()
+    match reads_copies && !client.changes_keys(spec) {
+        _ if spec.is_routed_by_channel() => UseOfCopy::Channel,
+        true => UseOfCopy::Read,
+        false => UseOfCopy::None,
+    }
 }
 
 /// The port at which a client reaches a node: over TLS, if the client came so and the node has such a port.

@@ -16,8 +16,9 @@ use crate::state::batching::{Notes, Sampler};
 use crate::state::client::{Client, USERS_CHANGED};
 use crate::state::context::ThreadLocals;
 use crate::state::interpreter::NewInterpreter;
+use crate::state::loading::LOADING;
 use crate::state::long_values::LongValues;
-use crate::state::routes::Routes;
+use crate::state::routes::{GONE, Routes, UNANSWERED};
 use crate::state::server::Server;
 use crate::state::thread_shared::ThreadShared;
 
@@ -25,8 +26,8 @@ use crate::state::thread_shared::ThreadShared;
 pub(crate) struct Moment {
     version: u64,
     copies: u64,
-    /// The version of the grounds by which requests are checked; 0 without a cluster.
-    grounds: u64,
+    /// The publication of records by which requests are checked; 0 without a cluster.
+    routes: u64,
 }
 
 /// The state of a thread that runs requests.
@@ -193,31 +194,32 @@ impl ThreadState {
         }
     }
 
-    /// The moment at which a run begins, for [`has_lost`](Self::has_lost).
+    /// The moment at which a run begins, for [`loss`](Self::loss).
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
-        let grounds = self.locals.routes.as_ref().map_or(0, |routes| routes.grounds);
-        Moment { version: self.config_version, copies: self.copies, grounds }
+        let routes = self.locals.routes.as_ref().map_or(0, |routes| routes.version());
+        Moment { version: self.config_version, copies: self.copies, routes }
     }
 
-    /// Whether what was read since then must not be shown: a primary's data began to replace the own, or this node of a
-    /// cluster has lost the right to answer, or has forgotten keys that it gave away. A request that begins later is
-    /// refused.
+    /// The error of what has read keys since then, if they must not be shown: a primary's data began to replace the
+    /// own, or this node of a cluster has lost the right to answer, or keys were forgotten that are another shard's.
+    /// A request that begins later is refused.
     #[inline]
-    pub(crate) fn has_lost(&self, since: &Moment) -> bool {
+    pub(crate) fn loss(&self, since: &Moment) -> Option<&'static str> {
         if self.locals.routes.as_ref().is_some_and(|routes| routes.answers)
             && !self.server.replication.may_answer()
         {
-            return true;
+            return Some(UNANSWERED);
         }
         // ORDERING: Acquire keeps the reads of keys before those below; if they have seen something of the copy, these
         // see that it began.
         fence(Ordering::Acquire);
-        if self.server.cluster.as_ref().is_some_and(|cluster| cluster.forgotten() > since.grounds) {
-            return true;
+        if self.server.cluster.as_ref().is_some_and(|cluster| cluster.forgotten() > since.routes) {
+            return Some(GONE);
         }
-        self.server.settings.version() != since.version
-            && self.server.persist.loading.copies() != since.copies
+        let has_begun = self.server.settings.version() != since.version
+            && self.server.persist.loading.copies() != since.copies;
+        has_begun.then_some(LOADING)
     }
 
     /// Drops the replies from `start` on.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use hotring_cluster::directory::{Directory, Node};
-use hotring_cluster::{Epoch, Identity, Incarnation, NodeId, Shard};
+use hotring_cluster::{Epoch, Identity, Incarnation, NodeId, SLOTS, Shard, Tenure};
 use hotring_commands::exec::{Conversation, Executor};
 use hotring_commands::settings::config::Config;
 use hotring_commands::state::server::{Parts, Server};
@@ -98,7 +98,10 @@ fn pair(me: u8) -> Option<(Redis, Arc<Server>)> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let server = Server::new(Parts::of_node(Default::default(), Config::default(), id(me)));
-    server.cluster.as_ref().unwrap().publish(directory(me, redis.address.port()));
+    let cluster = server.cluster.as_ref().unwrap();
+    cluster.publish(directory(me, redis.address.port()));
+    // A replica has all keys.
+    cluster.hear_tenure(Tenure::of([(0, (0..SLOTS).collect())]).unwrap(), 0);
     Some((redis, Arc::new(server)))
 }
 

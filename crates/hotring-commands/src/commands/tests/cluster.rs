@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use hotring_cluster::directory::Directory;
-use hotring_cluster::slot_of;
+use hotring_cluster::{Epoch, slot_of};
 use hotring_protocol::Version;
 use hotring_store::Options;
 
@@ -14,7 +14,7 @@ use crate::settings::config::{
     ClusterSettings, Config, CoordinatorAddress, ReplicationSettings, Source,
 };
 use crate::state::client::KILLED;
-use crate::state::cluster::tests::{node, three_shards};
+use crate::state::cluster::tests::{node, tenure, three_shards};
 use crate::state::server::{Parts, Server};
 
 pub(super) fn node_of(n: u8, version: Version) -> Dialogue {
@@ -196,9 +196,11 @@ fn a_primary_by_the_records_alone_answers_nothing() {
     let server = dialogue.server();
     let source = Source { host: "127.0.0.1".into(), port: 1 };
     server.follow(source, &mut server.store.session());
-    let not_yet = "-CLUSTERDOWN This node is not the primary of its shard yet¶";
-    assert_eq!(dialogue.say("GET b"), not_yet);
-    assert_eq!(dialogue.say("SET b 2"), not_yet);
+    for line in ["GET b", "SET b 2"] {
+        let refused = dialogue.say(line);
+        let not_yet = "-CLUSTERDOWN This node is not the primary of its shard yet: try again.";
+        assert!(refused.starts_with(not_yet), "{refused}");
+    }
     assert_eq!(dialogue.say("GET c"), "-MOVED 7365 10.0.0.3:7003¶");
     assert_eq!(dialogue.say("READONLY\r\nGET b"), "+OK¶$1¶1¶");
     assert_eq!(dialogue.say("SPUBLISH b x"), ":0¶", "messages are no data");
@@ -221,7 +223,9 @@ fn a_node_that_may_not_answer_shows_none_of_its_keys() {
         ..Config::default()
     };
     let server = Arc::new(Server::new(Parts::of_node(Options::default(), config, node(2))));
-    server.cluster.as_ref().unwrap().publish(three_shards());
+    let cluster = server.cluster.as_ref().unwrap();
+    cluster.publish(three_shards());
+    cluster.hear_tenure(tenure(&[(0, "0-16383")]), 0);
     let down = "-CLUSTERDOWN This node has not heard the other copies of its data for too long, or has no role yet¶";
     let table = "
         READONLY                -> +OK¶
@@ -289,6 +293,49 @@ fn a_replica_answers_only_reads_of_its_shard_and_only_after_readonly() {
         dialogue.say("READONLY\r\nGET b\r\nREADWRITE\r\nGET b"),
         format!("+OK¶$-1¶+OK¶{here}")
     );
+}
+
+/// Keys of slots that have just come may not be there yet, and those of slots that have gone are being removed.
+#[test]
+fn a_replica_answers_reads_once_it_has_the_keys_and_while_its_primary_has_them() {
+    let mut dialogue = node_of(2, Version::Resp2);
+    let server = dialogue.server();
+    let cluster = server.cluster.as_ref().unwrap();
+    let here = "-MOVED 3300 10.0.0.1:7001¶";
+    assert!(cluster.hear_tenure(tenure(&[(5, "3300"), (9, "5061")]), 4).is_some());
+    assert_eq!(dialogue.say("READONLY\r\nGET b"), format!("+OK¶{here}"));
+    cluster.note_applied(5);
+    assert_eq!(dialogue.say("GET b"), "$-1¶");
+    assert_eq!(dialogue.say("GET bar"), "-MOVED 5061 10.0.0.1:7001¶");
+    cluster.note_applied(8);
+    assert_eq!(dialogue.say("GET bar"), "-MOVED 5061 10.0.0.1:7001¶");
+    cluster.note_applied(9);
+    assert_eq!(dialogue.say("GET bar"), "$-1¶");
+    assert_eq!(cluster.hear_tenure(tenure(&[(5, "3300"), (9, "5061"), (10, "7")]), 10), None);
+    assert!(cluster.hear_tenure(tenure(&[(9, "5061")]), 10).is_some(), "some have gone");
+    assert_eq!(dialogue.say("GET b"), here);
+    assert_eq!(dialogue.say("EVAL_RO 'return 1' 1 b"), here);
+    assert_eq!(dialogue.say("SPUBLISH b x"), ":0¶", "messages are no data");
+}
+
+/// Which slots a primary has is the records' word, from the epoch on in which it leads.
+#[test]
+fn a_primary_tells_its_slots_by_records_of_its_own_epoch() {
+    let dialogue = node_of(1, Version::Resp2);
+    let server = dialogue.server();
+    let cluster = server.cluster.as_ref().unwrap();
+    let told = cluster.tenure();
+    let renew = |epoch, last| {
+        cluster.renew_tenure(epoch, || last);
+        told.borrow().clone()
+    };
+    assert_eq!(renew(None, 3), tenure(&[]), "it is no primary");
+    assert_eq!(renew(Some(Epoch(2)), 4), tenure(&[]), "the records are older");
+    assert_eq!(renew(Some(Epoch(1)), 5), tenure(&[(5, "0-5460")]));
+    publish(&dialogue, |directory| directory.owners.give(3300, 2));
+    assert_eq!(renew(Some(Epoch(1)), 7), tenure(&[(5, "0-3299,3301-5460")]));
+    publish(&dialogue, |_| ());
+    assert_eq!(renew(Some(Epoch(1)), 9), tenure(&[(5, "0-3299,3301-5460"), (9, "3300")]));
 }
 
 #[test]

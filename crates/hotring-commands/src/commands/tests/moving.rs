@@ -17,6 +17,7 @@ use crate::exec::{Conversation, Executor, WaitEnd};
 use crate::host::fiber::{Batch, Fiber, Step};
 use crate::state::client::Wait;
 use crate::state::cluster::Held;
+use crate::state::cluster::tests::{node, tenure};
 use crate::state::server::Server;
 
 /// The slot of `b`.
@@ -104,6 +105,37 @@ fn requests_for_slots_that_are_held_wait_and_then_go_on_or_elsewhere() {
     }
 }
 
+/// The keys of slots that are about to come are to go, too.
+#[test]
+fn what_removes_all_keys_waits_for_slots_that_come_any_moment() {
+    let (mut dialogue, server, mut session) = primary();
+    let moves = &server.cluster.as_ref().unwrap().moves;
+    moves.expect(MOVE, slots("9000"));
+    assert_eq!(dialogue.offer("FLUSHALL"), None);
+    dialogue.pass(100);
+    assert!(dialogue.may_go_on());
+    assert_eq!(dialogue.offer("FLUSHDB"), None);
+    dialogue.pass(100);
+    assert!(dialogue.may_go_on());
+    assert_eq!(dialogue.say("SET b 1\r\nDBSIZE\r\nEVAL 'return 1' 0"), "+OK¶:1¶:1¶");
+    // And it ends an attempt to give others away.
+    let before = moves.flushes();
+    hold(&server, &mut session, Some(false));
+    assert_eq!((dialogue.offer("EVAL 'return 1' 0"), moves.flushes()), (None, before));
+    moves.expect_no_more(MOVE);
+    dialogue.pass(100);
+    assert!(dialogue.may_go_on());
+    assert_eq!(dialogue.offer("FLUSHALL"), None);
+    assert!(moves.flushes() > before);
+    hold(&server, &mut session, None);
+    assert!(dialogue.may_go_on());
+    assert_eq!(dialogue.offer("FLUSHALL").as_deref(), Some("+OK¶"));
+    let multi = "MULTI\r\nFLUSHALL";
+    assert_eq!(dialogue.say(multi), "+OK¶+QUEUED¶");
+    moves.expect(MOVE, slots("9000"));
+    assert_eq!(dialogue.offer("EXEC"), None);
+}
+
 #[test]
 fn a_transaction_waits_as_a_whole() {
     let (mut dialogue, server, mut session) = primary();
@@ -116,6 +148,17 @@ fn a_transaction_waits_as_a_whole() {
     assert_eq!(dialogue.say("MULTI\r\nGET b"), "+OK¶+QUEUED¶");
     hold(&server, &mut session, Some(false));
     assert_eq!(dialogue.offer("EXEC").as_deref(), Some("*1¶$1¶1¶"), "reads go on");
+}
+
+/// Between the table and what the store hides by it, a transaction took a watched key for unchanged that its new owner
+/// had changed.
+#[test]
+fn a_transaction_fails_once_the_table_gives_its_watched_key_away() {
+    let (mut dialogue, _, _) = primary();
+    let begins = "SET b 1\r\nWATCH b\r\nMULTI\r\nSET bar 1";
+    assert_eq!(dialogue.say(begins), "+OK¶+OK¶+OK¶+QUEUED¶");
+    publish(&dialogue, |directory| directory.owners.give(3300, 2));
+    assert_eq!(dialogue.say("EXEC\r\nEXISTS bar"), "*-1¶:0¶");
 }
 
 /// A script without flags may use keys that it does not name, and cannot wait in its middle.
@@ -376,34 +419,71 @@ impl Batch for Stopped {
     }
 }
 
+/// Whether what such a batch has read is dropped if this happens in its middle.
+#[track_caller]
+fn is_dropped(client: Client, happens: impl FnOnce()) -> bool {
+    let mut fiber = Fiber::new();
+    let mut step = fiber.start(Box::new(Stopped(client, Vec::new())));
+    assert!(matches!(step, Step::Turn), "it is not done");
+    happens();
+    let done = loop {
+        match step {
+            Step::Done(work) => break work,
+            Step::Turn => step = fiber.resume(),
+            Step::Asks | Step::Waits => panic!("no key is held"),
+        }
+    };
+    let work: Box<dyn Any> = done;
+    let Stopped(client, reply) = *work.downcast::<Stopped>().unwrap();
+    let reply = String::from_utf8(reply).unwrap();
+    let is_lost = reply.contains("-TRYAGAIN") || client.conversation.client.closing.is_some();
+    assert_ne!(is_lost, reply.contains("$1\r\n1"), "{reply}");
+    is_lost
+}
+
+/// Node 1 with enough keys for a walk that gives other connections a turn.
+fn filled() -> (Dialogue, Arc<Server>, Session) {
+    let (mut dialogue, server, session) = primary();
+    let sets: Vec<_> = (0..20_000).map(|n| format!("SET {{bar}}{n} 1")).collect();
+    sets.chunks(1_000).for_each(|sets| _ = dialogue.say(&sets.join("\r\n")));
+    dialogue.say("SET b 1");
+    (dialogue, server, session)
+}
+
 #[test]
 fn a_batch_from_before_a_move_does_not_miss_keys_that_were_forgotten() {
     for forgets in [false, true] {
-        let (mut dialogue, server, mut session) = primary();
-        let sets: Vec<_> = (0..20_000).map(|n| format!("SET {{bar}}{n} 1")).collect();
-        sets.chunks(1_000).for_each(|sets| _ = dialogue.say(&sets.join("\r\n")));
-        dialogue.say("SET b 1");
-        let mut fiber = Fiber::new();
+        let (dialogue, server, mut session) = filled();
         let client = Client::new(&server, 1_700_000_000_000);
-        let mut step = fiber.start(Box::new(Stopped(client, Vec::new())));
-        assert!(matches!(step, Step::Turn), "it is not done");
-        give_away(&dialogue, &server, &mut session);
-        if forgets {
-            let all = server.begin_to_forget(&session);
-            let forgotten = server.forget_some(&mut session, &all, (0, 100_000), |_| false);
-            assert_eq!(forgotten.removed, 1);
-        }
-        let done = loop {
-            match step {
-                Step::Done(work) => break work,
-                Step::Turn => step = fiber.resume(),
-                Step::Asks | Step::Waits => panic!("nobody holds a key"),
+        let dropped = is_dropped(client, || {
+            give_away(&dialogue, &server, &mut session);
+            if forgets {
+                let all = server.begin_to_forget(&session);
+                let forgotten = server.forget_some(&mut session, &all, (0, 100_000), |_| false);
+                assert_eq!(forgotten.removed, 1);
             }
-        };
-        let work: Box<dyn Any> = done;
-        let Stopped(client, reply) = *work.downcast::<Stopped>().unwrap();
-        let reply = String::from_utf8(reply).unwrap();
-        let is_lost = reply.contains("-LOADING") || client.conversation.client.closing.is_some();
-        assert_eq!((is_lost, reply.contains("$1\r\n1")), (forgets, !forgets), "{reply}");
+        });
+        assert_eq!(dropped, forgets);
+    }
+}
+
+#[test]
+fn a_batch_at_a_replica_does_not_miss_keys_that_its_primary_gave_away() {
+    for removes in [false, true] {
+        let (dialogue, server, _) = filled();
+        publish(&dialogue, |directory| {
+            let shard = &mut directory.shards.get_mut(&1).unwrap().1;
+            (shard.primary.node, shard.replicas) = (node(2), vec![node(1)]);
+        });
+        let mut client = Client::new(&server, 1_700_000_000_000);
+        assert_eq!(client.ask(b"READONLY\r\n"), b"+OK\r\n");
+        let dropped = is_dropped(client, || {
+            let cluster = server.cluster.as_ref().unwrap();
+            let gone = cluster.hear_tenure(tenure(&[(0, "3301-5460")]), 9).unwrap();
+            if removes {
+                cluster.note_forgetting(gone);
+            }
+        });
+        assert_eq!(dropped, removes);
     }
 }

@@ -19,7 +19,6 @@ use crate::observe::counters::Counters;
 use crate::state::batching::{Fed, TURN_LEN};
 use crate::state::client::{Client, Closing};
 use crate::state::context::Context;
-use crate::state::loading::LOADING;
 use crate::state::routes::Routes;
 use crate::state::shown;
 use crate::state::thread::ThreadState;
@@ -93,9 +92,12 @@ impl RespExecutor {
                 false => self.execute_checked(thread, &run, client, out),
             };
             commands += ran as u64;
-            if thread.has_lost(&begun) && self.has_read(0..ran, input) && !client.is_of_primary() {
+            if let Some(error) = thread.loss(&begun)
+                && self.has_read(0..ran, input)
+                && !client.is_of_primary()
+            {
                 thread.drop_replies(batch_start, out);
-                self.answer_as_loading(0..ran, client, out);
+                self.answer_as_refused(0..ran, client, error, out);
             }
             if let Some(fed) = self.end_of_run(thread, (client, decoder), input, ran, stop, out) {
                 break fed;
@@ -249,13 +251,14 @@ impl RespExecutor {
         })
     }
 
-    /// Answers these requests as if they had begun later, if they were reads only. Otherwise the connection ends, so
-    /// that its client does not take a later reply for one of theirs.
+    /// Answers these requests with an error, as if they had begun later, if they were reads only. Otherwise the
+    /// connection ends, so that its client does not take a later reply for one of theirs.
     #[cold]
-    fn answer_as_loading(
+    fn answer_as_refused(
         &self,
         mut requests: Range<usize>,
         client: &mut Client,
+        error: &str,
         out: &mut Vec<u8>,
     ) {
         let (n, is_free) = (requests.len(), client.is_plain() && client.wait().is_none());
@@ -264,7 +267,7 @@ impl RespExecutor {
         };
         if is_free && requests.all(|i| self.batch.spec(i).is_some_and(reads)) {
             let mut reply = Writer::new(out, client.version);
-            (0..n).for_each(|_| reply.error(LOADING));
+            (0..n).for_each(|_| reply.error(error.as_bytes()));
         } else {
             client.closing = Some(Closing::Killed);
         }

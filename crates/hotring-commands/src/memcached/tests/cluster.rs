@@ -6,7 +6,7 @@ use hotring_store::Watched;
 use super::*;
 use crate::exec::WaitEnd;
 use crate::state::cluster::Held;
-use crate::state::cluster::tests::{node, three_shards};
+use crate::state::cluster::tests::{node, tenure, three_shards};
 use crate::state::slot_accesses;
 
 fn node_of(n: u8) -> Dialogue {
@@ -15,7 +15,9 @@ fn node_of(n: u8) -> Dialogue {
         memcached: Shared::new(Vec::new(), &config.memcached).unwrap(),
         ..Parts::of_node(Options::default(), config, node(n))
     });
-    dialogue.server.cluster.as_ref().unwrap().publish(three_shards());
+    let cluster = dialogue.server.cluster.as_ref().unwrap();
+    cluster.publish(three_shards());
+    cluster.hear_tenure(tenure(&[(7, "0-5000")]), 7);
     dialogue
 }
 
@@ -47,6 +49,9 @@ fn a_key_of_another_shard_is_refused_and_its_owner_named() {
     node_of(1).play(&table.replace("OWNER", owner));
     // A replica answers reads of its shard, as this protocol has no word for their primary.
     node_of(2).play(&format!("get b -> END¶\nget c -> {owner}"));
+    // The keys of this slot have not come yet.
+    let primary = "SERVER_ERROR MOVED 5061 10.0.0.1:7001¶";
+    node_of(2).play(&format!("get bar -> {primary}"));
 }
 
 /// A proxy speaks RESP first, and must get answers of primaries alone.

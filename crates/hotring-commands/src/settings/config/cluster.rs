@@ -21,6 +21,8 @@ pub struct ClusterSettings {
     pub announce_host: String,
     /// The port for that; 0 for the first that it listens on.
     pub announce_port: u16,
+    /// The same for TLS.
+    pub announce_tls_port: u16,
     /// Nodes of one zone may fail together.
     pub zone: String,
     /// What the node can carry, 100 as a rule.
@@ -42,6 +44,7 @@ impl Default for ClusterSettings {
             name: "hotring".to_string(),
             announce_host: String::new(),
             announce_port: 0,
+            announce_tls_port: 0,
             zone: String::new(),
             weight: hotring_cluster::USUAL_WEIGHT,
             proxy_listen: Vec::new(),

@@ -85,6 +85,15 @@ pub(super) static CLUSTER: &[Setting] = &[
         set: |c, v| number(v, 0, u16::MAX).map(|n| c.replication.cluster.announce_port = n),
     },
     Setting {
+        name: "announce-tls-port",
+        alias: "",
+        placeholder: "PORT",
+        help: "The same for TLS, at a node that listens for it",
+        change: Change::Start,
+        get: |c| c.replication.cluster.announce_tls_port.to_string(),
+        set: |c, v| number(v, 0, u16::MAX).map(|n| c.replication.cluster.announce_tls_port = n),
+    },
+    Setting {
         name: "zone",
         alias: "",
         placeholder: "NAME",

@@ -117,7 +117,7 @@ mod tests {
         let digest = Sha1::digest(down.chain(up).collect::<Vec<u8>>());
         assert_eq!(
             (WIRE_VERSION, format!("{digest:x}")),
-            (2, "581e255b4313804a3cd6e291dd45af3d2ebc0f0e".to_string())
+            (3, "581e255b4313804a3cd6e291dd45af3d2ebc0f0e".to_string())
         );
     }
 

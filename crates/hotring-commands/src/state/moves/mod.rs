@@ -46,6 +46,7 @@ pub struct Moves {
     expects: AtomicBool,
     attempts: AtomicU32,
     sent_bytes: AtomicU64,
+    flushes: AtomicU64,
 }
 
 impl Moves {
@@ -112,12 +113,28 @@ impl Moves {
         self.expects.store(!expected.is_empty(), Ordering::Relaxed);
     }
 
+    /// Whether some slots may be this shard's any moment.
+    pub(crate) fn expects_any(&self) -> bool {
+        // ORDERING: Relaxed, as above.
+        self.expects.load(Ordering::Relaxed)
+    }
+
+    /// A request that removes all keys waits for a move.
+    pub(crate) fn note_flush(&self) {
+        // ORDERING: Relaxed, nothing else is read through it.
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often such a request has begun to wait.
+    pub fn flushes(&self) -> u64 {
+        // ORDERING: Relaxed, as above.
+        self.flushes.load(Ordering::Relaxed)
+    }
+
     /// Whether a slot may be this shard's any moment. A client that another node has sent here because of that must
     /// not be sent back.
     pub(crate) fn expects(&self, slot: Slot) -> bool {
-        // ORDERING: Relaxed, as above.
-        self.expects.load(Ordering::Relaxed)
-            && lock(&self.expected).iter().any(|(_, slots)| slots.contains(slot))
+        self.expects_any() && lock(&self.expected).iter().any(|(_, slots)| slots.contains(slot))
     }
 }
 

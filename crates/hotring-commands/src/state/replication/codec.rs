@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use hotring_cluster::{
     ABOVE_MAX, Ack, Answer, Beat, Course, Epoch, Handover, Hello, History, Identity, Incarnation,
-    NodeId, Positions, Stamp, Start, StoreId, ToPrimary, ToReplica, Told,
+    NodeId, Positions, SLOTS, Slot, SlotSet, Stamp, Start, StoreId, Tenure, ToPrimary, ToReplica,
+    Told,
 };
 
 /// Most nodes in the set that a handover names.
@@ -142,6 +143,42 @@ pub fn keys_of(bytes: &[u8]) -> Option<Vec<(u8, &[u8])>> {
         input.0 = rest;
     }
     Some(keys)
+}
+
+/// The bytes that say since which record a shard has each slot.
+pub fn tenure_to_bytes(tenure: &Tenure) -> Vec<u8> {
+    let since = tenure.since();
+    let out = Out::default().long(since.len() as u64);
+    let range = |out: Out, (first, last): &(Slot, Slot)| {
+        out.bytes(&first.to_le_bytes()).bytes(&last.to_le_bytes())
+    };
+    let add = |out: Out, (lsn, slots): (u64, &SlotSet)| {
+        let out = out.longs([lsn, slots.ranges().len() as u64]);
+        slots.ranges().iter().fold(out, range)
+    };
+    since.fold(out, add).0
+}
+
+/// Reads such bytes.
+pub fn tenure_of(bytes: &[u8]) -> Option<Tenure> {
+    let mut input = In(bytes);
+    let mut since = Vec::new();
+    for _ in 0..input.long()? {
+        let (lsn, count) = (input.long()?, input.long()?);
+        let (mut slots, mut next) = (Vec::new(), 0);
+        for _ in 0..count {
+            let [first, last] = [(); 2].map(|()| input.take().map(Slot::from_le_bytes));
+            let (first, last) = (first?, last?);
+            if !(next..=last).contains(&first) || last >= SLOTS {
+                return None;
+            }
+            slots.extend(first..=last);
+            next = last + 1;
+        }
+        since.push((lsn, slots.into_iter().collect()));
+    }
+    let tenure = Tenure::of(since)?;
+    input.end(tenure)
 }
 
 /// The bytes of a message from a replica.
@@ -396,6 +433,21 @@ mod tests {
         assert_eq!(epochs_of(&bytes[..bytes.len() - 1]), None);
     }
 
+    #[test]
+    fn a_tenure_is_read_as_written() {
+        let slots = |text: &str| text.parse::<SlotSet>().unwrap();
+        let tenure = Tenure::of([(5, slots("0-9,12,16383")), (7, slots("10"))]).unwrap();
+        let bytes = tenure_to_bytes(&tenure);
+        assert_eq!(tenure_of(&bytes), Some(tenure));
+        assert!((0..bytes.len()).all(|len| tenure_of(&bytes[..len]).is_none()));
+        // The first range of the first record.
+        for (first, last) in [(9_u16, 0_u16), (13, 14), (0, 16_384)] {
+            let mut wrong = bytes.clone();
+            wrong[24..28].copy_from_slice(&[first.to_le_bytes(), last.to_le_bytes()].concat());
+            assert_eq!(tenure_of(&wrong), None, "{first} to {last}");
+        }
+    }
+
     /// The bytes may change only with the version, or peers take them for something else. Then both must change here.
     #[test]
     fn the_bytes_of_messages_are_those_of_the_version() {
@@ -405,7 +457,7 @@ mod tests {
         let digest = Sha1::digest(all.collect::<Vec<u8>>());
         assert_eq!(
             (WIRE_VERSION, format!("{digest:x}")),
-            (2, "8854c15e580fcf8a74f4d84ef795a059604e797b".to_string())
+            (3, "8854c15e580fcf8a74f4d84ef795a059604e797b".to_string())
         );
     }
 

@@ -70,7 +70,10 @@ pub(crate) fn announced(
         0 => addresses.first().map_or(0, SocketAddr::port),
         port => port,
     };
-    let tls_port = tls.first().map(SocketAddr::port);
+    let tls_port = tls.first().map(|first| match settings.announce_tls_port {
+        0 => first.port(),
+        port => port,
+    });
     Ok(Node { host, port, tls_port, zone: settings.zone.clone(), weight: settings.weight })
 }
 
@@ -104,7 +107,10 @@ mod tests {
         assert!(announced(&config, &[], &[]).is_err());
         config.replication.cluster.announce_host = "a.example".into();
         config.replication.cluster.announce_port = 9;
+        config.replication.cluster.announce_tls_port = 10;
+        let node = announced(&config, &all, &one).unwrap();
+        assert_eq!((&node.host[..], node.port, node.tls_port), ("a.example", 9, Some(10)));
         let node = announced(&config, &all, &[]).unwrap();
-        assert_eq!((&node.host[..], node.port), ("a.example", 9));
+        assert_eq!((node.port, node.tls_port), (9, None), "it does not listen for TLS");
     }
 }

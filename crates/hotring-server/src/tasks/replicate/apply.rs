@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hotring_cluster::{Positions, Stamp};
+use hotring_cluster::{Course, Positions, Stamp};
 use hotring_commands::host::clock;
 use hotring_commands::host::threads::spawn;
 use hotring_commands::state::notify;
@@ -38,6 +38,9 @@ const ROOM_PER_KEY: u64 = 16;
 /// The name of the thread that makes it.
 const ROOM_THREAD: &str = "hotring-room";
 
+/// How long requests may take that were checked before slots had gone, and are answered all the same.
+const GRACE: Duration = Duration::from_millis(5);
+
 /// Time between two looks at the log.
 const LOG_PAUSE: Duration = Duration::from_millis(1);
 
@@ -53,6 +56,8 @@ pub(super) struct Follower<'a> {
     parsed: usize,
     received: Lsn,
     copy: Option<Copy>,
+    /// The own data is a beginning of the primary's stream: no full copy must come first.
+    is_its_stream: bool,
 }
 
 /// A full copy under way, or the repair of a divergent tail.
@@ -118,10 +123,27 @@ fn unfit(why: ApplyError) -> LinkError {
 
 impl<'a> Follower<'a> {
     /// Goes on behind this record.
-    pub(super) fn new(server: &'a Arc<Server>, log: Arc<Log>, stamp: Stamp, last: Lsn) -> Self {
+    pub(super) fn new(
+        server: &'a Arc<Server>,
+        log: Arc<Log>,
+        stamp: Stamp,
+        last: Lsn,
+        course: Course,
+    ) -> Self {
+        let is_its_stream = course != Course::FullCopy;
         let (applier, _) = Applier::new(&server.store, last, 0);
         let (pending, parsed, received) = (Vec::new(), 0, last);
-        Follower { server, log, applier, stamp, pending, parsed, received, copy: None }
+        Follower {
+            server,
+            log,
+            applier,
+            stamp,
+            pending,
+            parsed,
+            received,
+            copy: None,
+            is_its_stream,
+        }
     }
 
     /// Takes bytes of the stream, and applies the batches that are complete.
@@ -241,7 +263,33 @@ impl<'a> Follower<'a> {
         if !self.is_copying() {
             let positions = self.positions();
             self.server.replication.with_replica(|replica, _| replica.applied(positions));
+            if let Some(cluster) = self.server.cluster.as_ref().filter(|_| self.is_its_stream) {
+                cluster.note_applied(positions.applied);
+            }
         }
+    }
+
+    /// Takes the primary's word on which slots it has. Keys of those that have gone may be removed by what comes next.
+    pub(super) async fn take_tenure(&mut self, body: &[u8], more: bool) -> Result<(), LinkError> {
+        let tenure = codec::tenure_of(body).filter(|_| !more);
+        let tenure = tenure.ok_or_else(|| garbled("no tenure"))?;
+        let Some(cluster) = &self.server.cluster else { return Ok(()) };
+        let applied = if self.is_its_stream { self.positions().applied } else { 0 };
+        let gone = {
+            // Roles change under this lock: the word of an earlier primary must not outlive its role.
+            let replication = &self.server.replication;
+            let _applying = replication.lock_applying();
+            let stamp = self.stamp;
+            if replication.with_replica(|replica, _| replica.is_linked_by(stamp)) != Some(true) {
+                return Err(LinkError::Peer("this server follows another primary now".to_string()));
+            }
+            cluster.hear_tenure(tenure, applied)
+        };
+        if let Some(gone) = gone {
+            tokio::time::sleep(GRACE).await;
+            cluster.note_forgetting(gone);
+        }
+        Ok(())
     }
 
     /// Begins a full copy: durably notes that the data is not whole, and drops it.
@@ -431,6 +479,7 @@ impl<'a> Follower<'a> {
         if is_whole != Some(true) {
             return Err(LinkError::Peer("this server follows another primary now".to_string()));
         }
+        self.is_its_stream = true;
         server.replication.tail.end();
         server.replication.end_marks(self.applier.session(), &applying);
         server.persist.loading.end_copy();

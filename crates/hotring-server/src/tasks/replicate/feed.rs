@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hotring_cluster::{Course, Hello, NodeId, Stamp, ToPrimary, ToReplica};
+use hotring_cluster::{Course, Hello, NodeId, Stamp, Tenure, ToPrimary, ToReplica};
 use hotring_commands::host::clock;
 use hotring_commands::state::client::ClientShared;
+use hotring_commands::state::cluster::Cluster;
 use hotring_commands::state::replication::attached::{Attached, Progress, Stage};
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::server::Server;
@@ -20,6 +21,7 @@ use hotring_log::wire::{Frame, Kind};
 use hotring_log::{Backlog, Log, Lsn, first_record};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::watch;
 
 use super::LinkError;
 use super::copy::{self, Item};
@@ -75,6 +77,10 @@ async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     };
     let _detaches = Detaches { server, stamp };
     tracing::info!(peer = %client.peer, %node, last = hello.last, "a replica asks for the stream");
+    let mut tenure = server.cluster.as_ref().map(Cluster::tenure);
+    if let Some(tenure) = &mut tenure {
+        tenure.mark_changed();
+    }
     let sending = Feeder {
         server,
         sender,
@@ -83,6 +89,7 @@ async fn feed<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         names,
         progress,
         copy: None,
+        tenure,
     };
     let receiving = Inlet { receiver, server, node, asked, names: Vec::new() };
     let (mut sending, mut receiving) =
@@ -197,6 +204,8 @@ struct Feeder<'a, W> {
     names: mpsc::Receiver<Vec<u8>>,
     progress: Arc<Progress>,
     copy: Option<mpsc::Receiver<Item>>,
+    /// Which slots this shard has, at a node of a cluster.
+    tenure: Option<watch::Receiver<Tenure>>,
 }
 
 /// What is sent next.
@@ -212,7 +221,9 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
     async fn run(mut self, client: &ClientShared) -> Result<(), LinkError> {
         self.begin().await?;
         loop {
-            match poll_fn(|cx| self.poll_next(cx)).await? {
+            let next = poll_fn(|cx| self.poll_next(cx)).await?;
+            self.tell_tenure().await?;
+            match next {
                 Next::Message(message) => self.send_message(&message).await?,
                 Next::Item(item) => self.send_item(item, client).await?,
                 Next::Keys(names) => {
@@ -280,11 +291,22 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
         self.sender.send(Kind::Message, [&bytes[..]]).await
     }
 
+    /// Tells which slots this shard has if that is news. It must be done behind the taking of what is sent next: then
+    /// no change of keys leaves before the reason for it.
+    async fn tell_tenure(&mut self) -> io::Result<()> {
+        let Some(tenure) = &mut self.tenure else { return Ok(()) };
+        if !tenure.has_changed().unwrap_or(false) {
+            return Ok(());
+        }
+        let bytes = codec::tenure_to_bytes(&tenure.borrow_and_update());
+        self.sender.send(Kind::Tenure, [&bytes[..]]).await
+    }
+
     async fn send_item(&mut self, item: Item, client: &ClientShared) -> Result<(), LinkError> {
         match item {
             Item::Begin(after, keys) => {
                 // In vain if an epoch has ended the link meanwhile.
-                self.check_attached()?;
+                check_attached(&self.inbox)?;
                 self.stream.sent = after;
                 let numbers = [after.to_le_bytes(), keys.to_le_bytes()].concat();
                 self.sender.send(Kind::CopyBegin, [&numbers[..]]).await?;
@@ -296,7 +318,7 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
             }
             Item::End(end) => {
                 self.send_stream(end).await?;
-                self.check_attached()?;
+                check_attached(&self.inbox)?;
                 self.sender.send(Kind::CopyEnd, [&end.to_le_bytes()[..]]).await?;
                 self.progress.reach(Stage::Online);
                 tracing::info!(peer = %client.peer, end, "the replica has been sent all that it lacked");
@@ -317,34 +339,24 @@ impl<W: AsyncWrite + Unpin> Feeder<'_, W> {
         Ok(())
     }
 
-    /// Fails once this server serves the link no more: what its log has then may be another primary's stream. To be
-    /// asked after that was read.
-    fn check_attached(&self) -> Result<(), LinkError> {
-        match self.inbox.is_closed() {
-            true => Err(LinkError::Peer("this server serves no replicas now".to_string())),
-            false => Ok(()),
-        }
-    }
-
     /// Sends what follows, up to this record.
     async fn send_next(&mut self, next: stream::Next, upto: Lsn) -> Result<(), LinkError> {
-        match next {
-            stream::Next::Chunk(chunk) => {
-                self.check_attached()?;
-                let last = chunk.last().min(upto);
-                self.sender.send(Kind::Records, chunk.pieces(self.stream.sent, last)).await?;
-                self.stream.pass(&chunk, upto);
-            }
-            stream::Next::Older => {
-                let read = self.stream.read_older(upto).await?;
-                // A file that is being cut is no damage: the cut has ended this connection.
-                self.check_attached()?;
-                let bytes = self.stream.take_older(read)?;
-                if !bytes.is_empty() {
-                    self.sender.send(Kind::Records, [&bytes[..]]).await?;
-                }
-            }
+        let check = || check_attached(&self.inbox);
+        let taken = self.stream.take(next, upto, check).await?;
+        self.tell_tenure().await?;
+        let mut pieces = taken.pieces().peekable();
+        if pieces.peek().is_some() {
+            self.sender.send(Kind::Records, pieces).await?;
         }
         Ok(())
+    }
+}
+
+/// Fails once this server serves the link no more: what its log has then may be another primary's stream. To be asked
+/// after that was read.
+fn check_attached(inbox: &UnboundedReceiver<ToReplica>) -> Result<(), LinkError> {
+    match inbox.is_closed() {
+        true => Err(LinkError::Peer("this server serves no replicas now".to_string())),
+        false => Ok(()),
     }
 }

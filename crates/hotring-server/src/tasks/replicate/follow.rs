@@ -80,7 +80,7 @@ pub(super) async fn follow(
         server,
         receiver,
         sender,
-        follower: Follower::new(server, log, stamp, last),
+        follower: Follower::new(server, log, stamp, last, course),
         primary,
         epochs,
         heard: clock::monotonic(),
@@ -234,6 +234,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<'_, R, W> {
                     Kind::CopyBegin => self.follower.begin_copy(body, &self.epochs).await?,
                     Kind::Part => self.follower.take_part(body, more)?,
                     Kind::CopyEnd => self.follower.take_copy_end(body)?,
+                    Kind::Tenure => self.follower.take_tenure(body, more).await?,
                     Kind::Keys => {
                         return Err(LinkError::Peer("the primary sends nonsense".to_string()));
                     }

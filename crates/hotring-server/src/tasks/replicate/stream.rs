@@ -51,14 +51,32 @@ impl Stream {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// The rest of a chunk, up to this record, is sent.
-    pub(in crate::tasks) fn pass(&mut self, chunk: &Chunk, upto: Lsn) {
-        (self.sent, self.older) = (chunk.last().min(upto), None);
+    /// Takes what follows, up to this record, to be sent now. `check` fails once the stream is another node's: what was
+    /// read then, or an error, means nothing.
+    pub(in crate::tasks) async fn take(
+        &mut self,
+        next: Next,
+        upto: Lsn,
+        check: impl Fn() -> Result<(), LinkError>,
+    ) -> Result<Taken, LinkError> {
+        match next {
+            Next::Chunk(chunk) => {
+                check()?;
+                let (after, last) = (self.sent, chunk.last().min(upto));
+                (self.sent, self.older) = (last, None);
+                Ok(Taken::Chunk { chunk, after, last })
+            }
+            Next::Older => {
+                let read = self.read_older(upto).await?;
+                // A file that is being cut is no damage: the cut has ended the connection.
+                check()?;
+                self.take_older(read).map(Taken::Older)
+            }
+        }
     }
 
-    /// Reads a piece of the stream from the log's files, up to this record. The files may be cut meanwhile: whoever
-    /// calls this must check that the stream is still the own one before it heeds what was read, or an error.
-    pub(in crate::tasks) async fn read_older(&mut self, upto: Lsn) -> Result<Read, LinkError> {
+    /// Reads a piece of the stream from the log's files, up to this record. The files may be cut meanwhile.
+    async fn read_older(&mut self, upto: Lsn) -> Result<Read, LinkError> {
         let gone = || LinkError::Peer("the next records are no longer in the backlog".to_string());
         let files = self.server.persist.durability.snapshots().ok_or_else(gone)?;
         let (storage, sent) = (files.storage.clone(), self.sent);
@@ -68,12 +86,11 @@ impl Stream {
             let mut older = older.map_or_else(|| Tail::behind(storage, sent), Ok)?;
             older.read(upto).map(|bytes| (older, bytes))
         });
-        read.await.map(Read).map_err(|_| LinkError::Peer("reading the log panicked".to_string()))
+        read.await.map_err(|_| LinkError::Peer("reading the log panicked".to_string()))
     }
 
-    /// The bytes that were read, which are sent now.
-    pub(in crate::tasks) fn take_older(&mut self, read: Read) -> Result<Vec<u8>, LinkError> {
-        let (older, bytes) = read.0.map_err(|why| {
+    fn take_older(&mut self, read: Read) -> Result<Vec<u8>, LinkError> {
+        let (older, bytes) = read.map_err(|why| {
             if !matches!(why, TailError::Gone) {
                 tracing::error!("records for another node cannot be read from the log: {why}");
                 self.server.replication.note_unreadable(self.sent + 1);
@@ -87,4 +104,27 @@ impl Stream {
 }
 
 /// What was read from the log's files.
-pub(in crate::tasks) struct Read(Result<(Tail, Vec<u8>), TailError>);
+type Read = Result<(Tail, Vec<u8>), TailError>;
+
+/// A piece of the stream.
+pub(in crate::tasks) enum Taken {
+    /// The records of a chunk behind `after`, up to `last`.
+    Chunk {
+        chunk: Arc<Chunk>,
+        after: Lsn,
+        last: Lsn,
+    },
+    Older(Vec<u8>),
+}
+
+impl Taken {
+    /// Its bytes.
+    pub(in crate::tasks) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let (chunk, older) = match self {
+            Taken::Chunk { chunk, after, last } => (Some(chunk.pieces(*after, *last)), None),
+            Taken::Older(bytes) => (None, Some(&bytes[..])),
+        };
+        let pieces = chunk.into_iter().flatten().chain(older);
+        pieces.filter(|piece| !piece.is_empty())
+    }
+}

@@ -3,6 +3,8 @@
 //! line.
 
 mod coordinator;
+mod copies;
+mod ends;
 mod failover;
 mod messages;
 mod moves;

@@ -14,14 +14,14 @@ use super::*;
 use crate::wire::bulk;
 
 /// Two shards, of a primary and a replica each.
-struct Shards {
-    keeper: Keeper,
+pub(super) struct Shards {
+    pub(super) keeper: Keeper,
     /// The nodes: a primary and its replica, and those of the other shard.
-    nodes: [Node; 4],
+    pub(super) nodes: [Node; 4],
 }
 
 impl Shards {
-    fn new(name: &str) -> Shards {
+    pub(super) fn new(name: &str) -> Shards {
         let keeper = Keeper::new();
         let nodes = ["a", "b", "c", "d"];
         let nodes = nodes.map(|part| Node::new(&keeper, &format!("move-{name}-{part}"), None));
@@ -34,29 +34,29 @@ impl Shards {
     }
 
     /// Wants slots moved.
-    fn order(&self, id: MoveId, from: ShardId, to: ShardId, slots: &SlotSet) {
+    pub(super) fn order(&self, id: MoveId, from: ShardId, to: ShardId, slots: &SlotSet) {
         let value = move_value(&Wanted { from, to, slots: slots.clone() });
         self.change(Change::Put { name: move_name(id), value, lease: None });
     }
 
-    fn cancel(&self, id: MoveId) {
+    pub(super) fn cancel(&self, id: MoveId) {
         self.change(Change::Delete { name: move_name(id) });
     }
 
-    fn change(&self, change: Change) {
+    pub(super) fn change(&self, change: Change) {
         let transaction = Transaction { expect: Vec::new(), changes: vec![change] };
         let done = self.keeper.transact(transaction);
         assert!(matches!(done, Ok(Outcome::Done(_))), "{done:?}");
     }
 
-    fn wait_until_moved(&self, to: ShardId, slots: &SlotSet) {
+    pub(super) fn wait_until_moved(&self, to: ShardId, slots: &SlotSet) {
         let has =
             |directory: &Directory| slots.iter().all(|slot| directory.owners.of(slot) == Some(to));
         wait_for("the slots are moved", || has(&self.keeper.directory()));
     }
 
     /// Moves slots and waits for that.
-    fn move_slots(&self, id: MoveId, from: ShardId, to: ShardId, slots: &SlotSet) {
+    pub(super) fn move_slots(&self, id: MoveId, from: ShardId, to: ShardId, slots: &SlotSet) {
         self.order(id, from, to, slots);
         self.wait_until_moved(to, slots);
     }
@@ -65,12 +65,12 @@ impl Shards {
         self.nodes.iter().map(|node| node.port).collect()
     }
 
-    fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         Client { ports: self.ports(), at: self.nodes[0].port, wires: BTreeMap::new(), next: 0 }
     }
 
     /// The node that leads a shard by the records.
-    fn primary(&self, shard: ShardId) -> usize {
+    pub(super) fn primary(&self, shard: ShardId) -> usize {
         let directory = self.keeper.directory();
         let primary = directory.shards[&shard].1.primary.node;
         let port = directory.node(primary).unwrap().port;
@@ -79,7 +79,7 @@ impl Shards {
 }
 
 /// A client that follows redirections.
-struct Client {
+pub(super) struct Client {
     ports: Vec<u16>,
     at: u16,
     wires: BTreeMap<u16, Wire>,
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    fn say(&mut self, line: &str) -> Reply {
+    pub(super) fn say(&mut self, line: &str) -> Reply {
         self.insist(line).0
     }
 
@@ -138,12 +138,12 @@ impl Client {
     }
 }
 
-fn slots(names: &[&str]) -> SlotSet {
+pub(super) fn slots(names: &[&str]) -> SlotSet {
     names.iter().map(|name| slot_of(name.as_bytes())).collect()
 }
 
 /// The tags of a shard: those of even slots are shard 0's.
-fn tags_of(shard: ShardId, count: usize) -> Vec<String> {
+pub(super) fn tags_of(shard: ShardId, count: usize) -> Vec<String> {
     let all = (0..).map(|n: u32| format!("t{n}"));
     all.filter(|tag| u32::from(slot_of(tag.as_bytes())) % 2 == shard).take(count).collect()
 }
@@ -489,34 +489,6 @@ fn a_move_goes_on_after_the_death_of_its_target() {
 #[test]
 fn a_move_is_through_after_the_death_of_its_target_behind_the_commit() {
     killed("target-late", 1, Some(AtCommit::Lost));
-}
-
-#[test]
-fn flushes_at_both_sides_remove_what_they_must() {
-    let shards = Shards::new("flush");
-    let tag = &tags_of(0, 1)[0];
-    let mut client = shards.client();
-    for round in 0..6 {
-        let (from, to) = (round % 2, 1 - round % 2);
-        client.say(&format!("SET {{{tag}}}k {round}"));
-        // The target's does not touch what comes.
-        shards.order(round.into(), from, to, &slots(&[tag]));
-        if round < 4 {
-            let target = &shards.nodes[if to == 0 { 0 } else { 2 }];
-            assert_eq!(target.wire().say("FLUSHALL"), ok());
-            shards.wait_until_moved(to, &slots(&[tag]));
-            // It may have come after the slots had.
-            let got = client.say(&format!("GET {{{tag}}}k"));
-            assert!(got == bulk(&round.to_string()) || got == Reply::Null, "{got:?}");
-        } else {
-            let source = &shards.nodes[if from == 0 { 0 } else { 2 }];
-            assert_eq!(source.wire().say("FLUSHALL"), ok());
-            shards.wait_until_moved(to, &slots(&[tag]));
-            let got = client.say(&format!("GET {{{tag}}}k"));
-            assert!(got == bulk(&round.to_string()) || got == Reply::Null, "{got:?}");
-        }
-        client.say(&format!("DEL {{{tag}}}k"));
-    }
 }
 
 /// The error that sends clients of a slot to the second shard.

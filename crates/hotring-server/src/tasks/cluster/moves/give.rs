@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use hotring_cluster::Identity;
-use hotring_cluster::directory::{MoveId, Wanted};
+use hotring_cluster::directory::{Directory, MoveId, Wanted};
 use hotring_cluster::moves::{
     Ask, Attempt, GivenUp, Outcome, Outgoing, OutgoingAct as Act, Pace, ToSource, ToTarget,
 };
@@ -24,9 +24,22 @@ const TICK: Duration = Duration::from_millis(5);
 /// What became of a request.
 type Answer = (u64, Outcome, Shown);
 
-/// Gives slots away. False if the records that were read do not allow it.
-pub(super) async fn give(reign: Rc<Reign>, id: MoveId, wanted: Wanted) -> bool {
-    tracing::info!(id, to = wanted.to, slots = %wanted.slots, "a move of slots to another shard begins");
+/// How a task has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The slots are the target's, or the move is not wanted any more.
+    Over,
+    /// The records that were read do not allow the move.
+    Hopeless,
+    /// An attempt was in vain.
+    Vain {
+        /// The target has spoken.
+        was_heard: bool,
+    },
+}
+
+/// Makes one attempt to give slots away.
+pub(super) async fn give(reign: Rc<Reign>, id: MoveId, wanted: Wanted) -> Ended {
     steps::take(id, Step::SourceBegins);
     reign.given.borrow_mut().insert(id, wanted.slots.clone());
     let giver = Giver::new(reign, id, wanted);
@@ -45,6 +58,10 @@ struct Giver {
     shown: Shown,
     /// Since when writes wait.
     held: Option<Instant>,
+    /// How many requests to remove all keys had waited before.
+    flushes: u64,
+    /// The target has spoken.
+    was_heard: bool,
     end: Option<End>,
 }
 
@@ -80,18 +97,38 @@ impl Giver {
         let session = reign.server().store.session_named(THREAD);
         let (machine, answers) =
             (Outgoing::new(before, Pace::default()), mpsc::unbounded_channel());
-        let (link, shown, held, end) = (None, None, None, None);
-        Giver { reign, id, wanted, machine, session, answers, link, shown, held, end }
+        let (link, shown, held, flushes, was_heard, end) = Default::default();
+        Giver {
+            reign,
+            id,
+            wanted,
+            machine,
+            session,
+            answers,
+            link,
+            shown,
+            held,
+            flushes,
+            was_heard,
+            end,
+        }
     }
 
-    async fn run(mut self) -> bool {
+    async fn run(mut self) -> Ended {
         loop {
             self.carry_out();
             if let Some(end) = self.end.take() {
                 return self.end(end).await;
             }
+            // Other moves have their turn before the next attempt.
+            if self.machine.is_waiting() {
+                return Ended::Vain { was_heard: self.was_heard };
+            }
             self.hear().await;
             self.machine.tick(self.reign.now());
+            if self.held.is_some() && self.reign.cluster().moves.flushes() != self.flushes {
+                self.machine.flushed(self.reign.now());
+            }
             if let Some(left) = self.link.as_ref().and_then(|link| link.left.get()) {
                 self.machine.left(self.reign.now(), left);
             }
@@ -124,6 +161,7 @@ impl Giver {
                 if matches!(message, ToSource::Has(..)) {
                     steps::take(self.id, Step::SourceHearsThat);
                 }
+                self.was_heard = true;
                 self.machine.receive(self.reign.now(), message);
             }
             Some(Some(News::Lost(why))) => self.lose_link(&why.to_string()),
@@ -142,6 +180,8 @@ impl Giver {
             self.lose_link("the target has another primary");
         } else if found != Some(&self.wanted) {
             self.lose_link("the move is not wanted any more");
+        } else if self.machine.is_opening() && !has_primary(&directory, &self.wanted) {
+            self.lose_link("the target's primary is dead");
         }
     }
 
@@ -209,7 +249,10 @@ impl Giver {
     /// Lets writes of the slots wait, or reads as well. Returns the last change.
     fn hold(&mut self, reads: bool) -> Option<Lsn> {
         let held = Held { slots: self.wanted.slots.clone(), reads };
-        self.held.get_or_insert_with(clock::monotonic);
+        if self.held.is_none() {
+            self.held = Some(clock::monotonic());
+            self.flushes = self.reign.cluster().moves.flushes();
+        }
         self.reign.server().hold_slots(self.id, Some(held), &mut self.session)
     }
 
@@ -240,12 +283,15 @@ impl Giver {
     }
 
     /// The move is over.
-    async fn end(mut self, end: End) -> bool {
+    async fn end(mut self, end: End) -> Ended {
         self.link = None;
         match end {
             End::GivenUp(why) => {
                 tracing::info!(id = self.id, ?why, "a move of slots has ended without effect");
-                why == GivenUp::Cancelled
+                match why {
+                    GivenUp::Cancelled => Ended::Over,
+                    GivenUp::NotOwner => Ended::Hopeless,
+                }
             }
             End::Moved => {
                 steps::take(self.id, Step::SourceRedirects);
@@ -258,7 +304,7 @@ impl Giver {
                 tracing::info!(id, to, ?waited, "a move of slots is complete");
                 steps::take(id, Step::SourceIsThrough);
                 self.reign.soil();
-                true
+                Ended::Over
             }
         }
     }
@@ -269,4 +315,10 @@ impl Giver {
         let mine = Some(self.reign.shard);
         self.wanted.slots.iter().any(|slot| directory.owners.of(slot) == mine)
     }
+}
+
+/// Whether the target of a move has a primary that lives, as far as the records know.
+pub(super) fn has_primary(directory: &Directory, wanted: &Wanted) -> bool {
+    let shard = directory.shards.get(&wanted.to);
+    shard.is_some_and(|(_, shard)| directory.is_alive(shard.primary.node))
 }

@@ -298,21 +298,9 @@ impl<W: AsyncWrite + Unpin> Giving<'_, W> {
         let slots = &self.slots;
         let is_wanted = |key: &[u8]| slots.contains(slot_of(key));
         let bad = |why: hotring_log::BadStream| LinkError::Peer(why.to_string());
-        match next {
-            stream::Next::Chunk(chunk) => {
-                check_reign(self.reign)?;
-                let last = chunk.last().min(upto);
-                for piece in chunk.pieces(self.stream.sent, last) {
-                    selection.take(piece, is_wanted).map_err(bad)?;
-                }
-                self.stream.pass(&chunk, upto);
-            }
-            stream::Next::Older => {
-                let read = self.stream.read_older(upto).await?;
-                check_reign(self.reign)?;
-                let bytes = self.stream.take_older(read)?;
-                selection.take(&bytes, is_wanted).map_err(bad)?;
-            }
+        let taken = self.stream.take(next, upto, || check_reign(self.reign)).await?;
+        for piece in taken.pieces() {
+            selection.take(piece, is_wanted).map_err(bad)?;
         }
         if selection.cleared().is_some() {
             return Err(LinkError::Peer("all keys were removed meanwhile".to_string()));

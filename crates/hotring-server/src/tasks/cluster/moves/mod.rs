@@ -36,6 +36,7 @@ use tokio::task::JoinHandle;
 
 use super::{Member, PAUSE};
 use crate::tasks::replicate::unless;
+use give::Ended;
 pub(crate) use link::serve;
 use steps::Step;
 
@@ -46,6 +47,10 @@ pub(crate) const THREAD: &str = "hotring-moves";
 
 /// Moves that this node gives at the same time. Each walks over all keys.
 const GIVEN_MAX: usize = 4;
+
+/// Pause between two attempts at a move, and the longest if the target does not answer.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(8);
 
 /// Time between two looks at what nothing announces.
 const LOOK: Duration = Duration::from_millis(50);
@@ -197,18 +202,69 @@ struct Taking {
     task: JoinHandle<()>,
 }
 
+/// The last attempt at a move that this node gives.
+struct Tried {
+    /// Its number among all.
+    turn: u64,
+    began: Seen,
+    /// How it ended, and when; None while it lasts.
+    ended: Option<(Ended, Instant)>,
+    pause: Duration,
+}
+
+/// The revisions of records on which an attempt depends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    wanted: Revision,
+    table: Revision,
+    target: Option<Revision>,
+}
+
+impl Seen {
+    fn of(directory: &Directory, (wanted, to): (Revision, ShardId)) -> Seen {
+        let target = directory.shards.get(&to).map(|(revision, _)| *revision);
+        Seen { wanted, table: directory.slots_revision, target }
+    }
+}
+
+impl Tried {
+    /// Whether the next attempt may begin by these records.
+    fn is_over(&self, now: Seen) -> bool {
+        match self.ended {
+            None => false,
+            Some((Ended::Over, _)) => true,
+            Some((Ended::Hopeless, _)) => {
+                (self.began.wanted, self.began.table) != (now.wanted, now.table)
+            }
+            Some((Ended::Vain { .. }, at)) => {
+                self.began.target != now.target || at.elapsed() >= self.pause
+            }
+        }
+    }
+
+    /// The attempt has ended. A target that does not answer is asked more and more seldom.
+    fn end(&mut self, ended: Ended) {
+        self.pause = match ended {
+            Ended::Vain { was_heard: false } => (2 * self.pause).clamp(RETRY, RETRY_MAX),
+            _ => RETRY,
+        };
+        self.ended = Some((ended, clock::monotonic()));
+    }
+}
+
 /// Begins and ends the tasks.
 struct Keeper {
     member: Rc<Member>,
     reign: Option<Rc<Reign>>,
-    giving: BTreeMap<MoveId, JoinHandle<()>>,
+    giving: BTreeMap<MoveId, JoinHandle<Ended>>,
     taking: BTreeMap<MoveId, Taking>,
     /// The revision of the table that was looked at last, and the slots that it gives to other shards.
     table: Revision,
     foreign: SlotSet,
     forgetting: Option<JoinHandle<()>>,
-    /// Moves that cannot be made, by the revisions of their records and of the table.
-    hopeless: Rc<RefCell<BTreeMap<MoveId, (Revision, Revision)>>>,
+    /// The moves to give that were tried, so that each has its turn, and how often any was.
+    tried: BTreeMap<MoveId, Tried>,
+    turns: u64,
     /// A task that has panicked, or an earlier run of this thread, may have a transaction on its way.
     is_doubtful: bool,
 }
@@ -223,7 +279,8 @@ impl Keeper {
             table: 0,
             foreign: SlotSet::default(),
             forgetting: None,
-            hopeless: Rc::default(),
+            tried: BTreeMap::new(),
+            turns: 0,
             is_doubtful,
         }
     }
@@ -300,31 +357,41 @@ impl Keeper {
 
     /// Removes the tasks that have ended; whether one of them has panicked.
     async fn reap(&mut self) -> bool {
-        let giving = self.giving.extract_if(.., |_, task| task.is_finished());
-        let taking = self.taking.extract_if(.., |_, taking| taking.task.is_finished());
-        let taking = taking.map(|(id, taking)| (id, taking.task));
-        let ended: Vec<_> = giving.chain(taking).collect();
-        let mut has_panicked = false;
-        for (id, task) in ended {
-            if task.await.is_err_and(|why| why.is_panic()) {
-                tracing::error!(id, "the task of a move of slots panicked");
-                has_panicked = true;
+        let given: Vec<_> = self.giving.extract_if(.., |_, task| task.is_finished()).collect();
+        let taken = self.taking.extract_if(.., |_, taking| taking.task.is_finished());
+        let taken: Vec<_> = taken.map(|(id, taking)| (id, taking.task)).collect();
+        let mut panicked = Vec::new();
+        for (id, task) in given {
+            match (task.await, self.tried.get_mut(&id)) {
+                (Ok(ended), Some(tried)) => tried.end(ended),
+                (Ok(_), None) => {}
+                (Err(why), _) => panicked.extend(why.is_panic().then_some(id)),
             }
         }
-        has_panicked
+        for (id, task) in taken {
+            let has_panicked = task.await.is_err_and(|why| why.is_panic());
+            panicked.extend(has_panicked.then_some(id));
+        }
+        for id in &panicked {
+            tracing::error!(id, "the task of a move of slots panicked");
+        }
+        !panicked.is_empty()
     }
 
     /// Ends everything of an epoch that is over. Nothing of the next one must begin before.
     async fn end(&mut self) {
-        let giving = std::mem::take(&mut self.giving).into_values();
+        for task in std::mem::take(&mut self.giving).into_values() {
+            task.abort();
+            _ = task.await;
+        }
         let taking = std::mem::take(&mut self.taking).into_values().map(|taking| taking.task);
-        for task in giving.chain(taking).chain(self.forgetting.take()) {
+        for task in taking.chain(self.forgetting.take()) {
             task.abort();
             _ = task.await;
         }
         self.reign = None;
         // The records may have forbidden a move to the epoch that is over only.
-        self.hopeless.borrow_mut().clear();
+        self.tried.clear();
     }
 
     /// Writes the records of this shard's moves again, so that no transaction of an earlier run can still take effect,
@@ -358,31 +425,43 @@ impl Keeper {
         true
     }
 
-    /// Begins the moves that the records want, as far as there is room.
+    /// Begins the moves that the records want, as far as there is room: those first that were tried longest ago.
     fn begin_giving(&mut self, reign: &Rc<Reign>, directory: &Directory) {
-        for (id, (revision, wanted)) in &directory.moves {
-            let revisions = (*revision, directory.slots_revision);
-            let is_mine =
-                wanted.slots.iter().all(|slot| directory.owners.of(slot) == Some(reign.shard));
-            if self.giving.len() >= GIVEN_MAX
-                || wanted.from != reign.shard
-                || !is_mine
-                || self.giving.contains_key(id)
-                || self.hopeless.borrow().get(id) == Some(&revisions)
-                || reign.gives(&wanted.slots)
-                || self.takes(&wanted.slots)
-            {
+        self.tried.retain(|id, _| directory.moves.contains_key(id) || self.giving.contains_key(id));
+        let turn = |id| self.tried.get(id).map_or(0, |tried| tried.turn);
+        let mut moves: Vec<_> = directory.moves.iter().collect();
+        moves.sort_by_key(|(id, _)| turn(id));
+        for (&id, (revision, wanted)) in moves {
+            if self.giving.len() >= GIVEN_MAX {
+                return;
+            }
+            let seen = Seen::of(directory, (*revision, wanted.to));
+            let tried = self.tried.get(&id);
+            let is_due = tried.is_none_or(|tried| tried.is_over(seen));
+            if !is_due || !self.may_give(reign, directory, wanted) {
                 continue;
             }
-            let (hopeless, id) = (self.hopeless.clone(), *id);
+            if tried.is_none() {
+                let Wanted { to, slots, .. } = wanted;
+                tracing::info!(id, to, %slots, "a move of slots to another shard begins");
+            }
+            self.turns += 1;
+            let pause = tried.map_or(Duration::ZERO, |tried| tried.pause);
+            let tried = Tried { turn: self.turns, began: seen, ended: None, pause };
+            self.tried.insert(id, tried);
             let giving = give::give(reign.clone(), id, wanted.clone());
-            let task = tokio::task::spawn_local(async move {
-                if !giving.await {
-                    hopeless.borrow_mut().insert(id, revisions);
-                }
-            });
-            self.giving.insert(id, task);
+            self.giving.insert(id, tokio::task::spawn_local(giving));
         }
+    }
+
+    /// Whether these slots are this shard's to give, and the target has a primary to take them.
+    fn may_give(&self, reign: &Reign, directory: &Directory, wanted: &Wanted) -> bool {
+        let is_mine = |slot| directory.owners.of(slot) == Some(reign.shard);
+        wanted.from == reign.shard
+            && wanted.slots.iter().all(is_mine)
+            && !reign.gives(&wanted.slots)
+            && !self.takes(&wanted.slots)
+            && give::has_primary(directory, wanted)
     }
 
     /// Whether some of these slots are still coming.

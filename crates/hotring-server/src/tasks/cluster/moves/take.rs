@@ -224,7 +224,7 @@ impl Taker {
                 Ok(())
             }
             Kind::Records => self.import(|importer, now| importer.take_records(&message, now)),
-            Kind::CopyBegin | Kind::CopyEnd | Kind::Keys => Err(nonsense()),
+            Kind::CopyBegin | Kind::CopyEnd | Kind::Keys | Kind::Tenure => Err(nonsense()),
         }
     }
 
@@ -250,7 +250,7 @@ impl Taker {
                 steps::take(self.id, Step::TargetHasAll);
                 self.mark = Some((self.last, mark));
                 self.expected_until = Some(clock::monotonic() + EXPECTED_MAX);
-                self.reign.cluster().moves.expect(self.id, self.wanted.slots.clone());
+                self.expect();
             }
             ToTarget::Committed(_) => steps::take(self.id, Step::TargetHearsThat),
             _ => {}
@@ -277,8 +277,8 @@ impl Taker {
         if self.shows
             && self.wanted.slots.iter().all(|slot| owners.of(slot) == Some(self.reign.shard))
         {
-            self.shows = false;
             self.close();
+            self.shows = false;
             tracing::info!(id = self.id, slots = %self.wanted.slots, "slots have come to this shard");
             steps::take(self.id, Step::TargetHasShown);
         }
@@ -332,6 +332,9 @@ impl Taker {
             Act::Show(_) => {
                 steps::take(self.id, Step::TargetShows);
                 self.shows = true;
+                // Until this node knows the table that says so.
+                self.expected_until = None;
+                self.expect();
             }
         }
     }
@@ -358,8 +361,12 @@ impl Taker {
         }
     }
 
+    fn expect(&self) {
+        self.reign.cluster().moves.expect(self.id, self.wanted.slots.clone());
+    }
+
     fn expect_no_more(&mut self) {
-        if self.expected_until.take().is_some() {
+        if self.expected_until.take().is_some() || self.shows {
             self.reign.cluster().moves.expect_no_more(self.id);
         }
     }
