@@ -23,9 +23,10 @@ const QUESTION: &[u8] = b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n";
 
 /// Keeps the layout up to date. Never ends.
 pub(crate) async fn keep_looking(shared: &Arc<Shared>) {
-    let mut told = None;
+    let (mut told, mut turn) = (None, 0usize);
     loop {
-        match look(shared).await {
+        turn = turn.wrapping_add(1);
+        match look(shared, turn).await {
             Ok(layout) => {
                 if told.take().is_some() {
                     tracing::info!("the cluster answers again");
@@ -44,14 +45,18 @@ pub(crate) async fn keep_looking(shared: &Arc<Shared>) {
     }
 }
 
-/// Asks one node after the other, those that the last layout names first.
-async fn look(shared: &Shared) -> Result<Layout, String> {
+/// Asks one node after the other until one answers: those that the last layout names, each time another one first,
+/// since a node that is cut off may tell an old layout; then those of the settings.
+async fn look(shared: &Shared, turn: usize) -> Result<Layout, String> {
     let layout = shared.layout();
     let known = layout.shards().iter();
     let known = known.flat_map(|shard| std::iter::once(&shard.primary).chain(&shard.replicas));
+    let mut known: Vec<Address> = known.cloned().collect();
+    let first = turn.checked_rem(known.len()).unwrap_or(0);
+    known.rotate_left(first);
     let given = shared.settings.nodes.iter().map(|node| Address::from(node.as_str()));
     let mut last = "no node is known".to_string();
-    for address in known.cloned().chain(given) {
+    for address in known.into_iter().chain(given) {
         let asked = tokio::time::timeout(ANSWER_MAX, ask(shared, &address)).await;
         match asked.unwrap_or_else(|_| Err("it does not answer in time".to_string())) {
             Ok(layout) if layout.first().is_some() => return Ok(layout),

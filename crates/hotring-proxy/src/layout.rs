@@ -95,13 +95,6 @@ impl Layout {
         self.shards.iter().map(|shard| shard.lowest).min()
     }
 
-    /// The lowest slots of all shards, in order.
-    pub(crate) fn lowest_slots(&self) -> Vec<Slot> {
-        let mut slots: Vec<Slot> = self.shards.iter().map(|shard| shard.lowest).collect();
-        slots.sort_unstable();
-        slots
-    }
-
     /// The lowest slot of the shard that comes after the one of this slot.
     pub(crate) fn after(&self, slot: Slot) -> Option<Slot> {
         let lowest = self.shard_of(slot).map_or(slot, |shard| shard.lowest);

@@ -5,7 +5,9 @@ use std::future::poll_fn;
 use std::io;
 use std::time::Duration;
 
+use hotring_protocol::memcached;
 use hotring_protocol::{ReplyEnd, ReplyLimits};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -13,8 +15,11 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::input::Input;
 use crate::plan::write_request;
-use crate::reply::Form;
+use crate::reply::{Form, Refusal};
 use crate::shared::Shared;
+
+/// Silence after which the system probes a node, so that a connection to one that is gone ends.
+const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// Limit of the time to connect and to log in.
 const DIAL_MAX: Duration = Duration::from_secs(2);
@@ -70,7 +75,8 @@ impl From<io::Error> for DialError {
 pub(crate) struct Link {
     pub stream: Box<dyn Connection>,
     pub input: Input,
-    pub end: ReplyEnd,
+    end: ReplyEnd,
+    memcached_end: memcached::ReplyEnd,
 }
 
 impl Link {
@@ -105,6 +111,12 @@ impl Link {
         }
     }
 
+    /// The next reply, if it comes in time.
+    pub(crate) async fn next_within(&mut self, time: Duration) -> io::Result<Vec<u8>> {
+        let next = tokio::time::timeout(time, self.next()).await;
+        next.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
     /// The length of the next reply of this form, if it has arrived.
     pub(crate) fn find_end(&mut self, form: Form) -> io::Result<Option<usize>> {
         let bytes = self.input.bytes();
@@ -114,9 +126,20 @@ impl Link {
         match form {
             Form::Resp => self.end.find(bytes, &ReplyLimits::default()).map_err(io::Error::other),
             Form::Memcached { form, .. } => {
-                form.find_end(bytes).map_err(|_| io::Error::other("a line without an end"))
+                let found = self.memcached_end.find(form, bytes);
+                found.map_err(|_| io::Error::other("a line without an end"))
             }
         }
+    }
+
+    /// Sends a request and returns its reply, if that comes in time.
+    pub(crate) async fn ask_within(
+        &mut self,
+        request: &[u8],
+        time: Duration,
+    ) -> io::Result<Vec<u8>> {
+        self.send(request).await?;
+        self.next_within(time).await
     }
 
     /// Sends a request and returns its reply.
@@ -129,6 +152,7 @@ impl Link {
 async fn dial(shared: &Shared, address: &str, login: &Login) -> Result<Link, DialError> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
     let stream: Box<dyn Connection> = match &shared.tls {
         None => Box::new(stream),
         Some(tls) => {
@@ -138,7 +162,12 @@ async fn dial(shared: &Shared, address: &str, login: &Login) -> Result<Link, Dia
             Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?)
         }
     };
-    let mut link = Link { stream, input: Input::default(), end: ReplyEnd::default() };
+    let mut link = Link {
+        stream,
+        input: Input::default(),
+        end: ReplyEnd::default(),
+        memcached_end: memcached::ReplyEnd::default(),
+    };
     let mut greeting = Vec::new();
     if let Some((user, password)) = &login.user {
         write_request([b"AUTH", &user[..], password].into_iter(), &mut greeting);
@@ -157,7 +186,10 @@ async fn dial(shared: &Shared, address: &str, login: &Login) -> Result<Link, Dia
     for _ in 0..usize::from(login.user.is_some()) + usize::from(login.protocol != Protocol::Resp2) {
         let reply = link.next().await?;
         if reply.starts_with(b"-") {
-            return Err(DialError::Refused(reply));
+            return Err(match Refusal::read(&reply) {
+                Some(_) => DialError::Unreachable("the node is not ready".to_string()),
+                None => DialError::Refused(reply),
+            });
         }
     }
     Ok(link)

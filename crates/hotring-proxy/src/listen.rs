@@ -147,6 +147,8 @@ fn run(shared: Arc<Shared>, listeners: Vec<(TcpListener, Kind)>) {
         spawn_local(async move { retrying.keep_retrying().await });
         let keeping = thread.clone();
         spawn_local(async move { keeping.keep_house().await });
+        let watching = thread.clone();
+        spawn_local(async move { watching.keep_watching_access().await });
         let accepting: Vec<_> = listeners
             .into_iter()
             .map(|(listener, kind)| spawn_local(accept(thread.clone(), listener, kind)))
@@ -200,8 +202,7 @@ fn begin(thread: &Rc<Thread>, mut stream: TcpStream, peer: SocketAddr, kind: Kin
         });
         return;
     }
-    shared.counters.accepted.add(1);
-    let id = shared.counters.accepted.value();
+    let id = shared.counters.accepted.add(1) + 1;
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "a client is gone before it began");
         return;

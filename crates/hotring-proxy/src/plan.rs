@@ -133,11 +133,15 @@ pub(crate) fn plan(spec: &'static Spec, args: ArgsView<'_>) -> Plan {
         | CommandId::WaitAof
         | CommandId::Move
         | CommandId::SwapDb => Plan::Refused(Refusal::Missing(spec.name)),
-        CommandId::Publish | CommandId::AclWhoAmI | CommandId::ConfigGet => Plan::Anywhere,
+        // Messages on one channel must stay in their order.
+        CommandId::Publish => Plan::Slot(slot_of(args.at(1))),
+        CommandId::AclWhoAmI | CommandId::ConfigGet => Plan::Anywhere,
         _ if spec.group == Group::Cluster => Plan::Refused(Refusal::Cluster),
         _ if spec.flags.contains(Flags::BLOCKING) => match sole_slot(spec, args) {
             Some(Err(refusal)) => Plan::Refused(refusal),
-            _ => Plan::Alone,
+            Some(Ok(_)) => Plan::Alone,
+            // Malformed, as the node will say.
+            None => Plan::Anywhere,
         },
         // Those that take a connection of their own.
         _ if is_subscribing(spec) => Plan::Alone,
@@ -294,7 +298,8 @@ mod tests {
         }
         assert_eq!(planned("MGET {t}a {t}b"), slot("t"));
         assert_eq!(planned("SPUBLISH a m"), slot("a"));
-        for line in ["EVAL s 0", "PUBLISH a m", "TIME", "COMMAND"] {
+        assert_eq!(planned("PUBLISH a m"), slot("a"));
+        for line in ["EVAL s 0", "TIME", "COMMAND", "BLMPOP 0 0 LEFT LEFT"] {
             assert_eq!(planned(line), Plan::Anywhere, "{line}");
         }
         for line in ["RENAME a b", "MSETNX a 1 b 2", "SINTER a b", "BLPOP a b 0"] {

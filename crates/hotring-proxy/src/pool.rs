@@ -17,13 +17,20 @@ pub(crate) struct Pool {
     pub login: Login,
     /// Whether the nodes let this user in, once that is known.
     access: Cell<Option<bool>>,
+    /// A node has let this user begin and end a transaction.
+    may_transact: Cell<bool>,
     /// By the numbers of the nodes.
     upstreams: RefCell<Vec<Option<Rc<Upstream>>>>,
 }
 
 impl Pool {
     pub(crate) fn new(login: Login) -> Rc<Self> {
-        Rc::new(Pool { login, access: Cell::new(None), upstreams: RefCell::default() })
+        Rc::new(Pool {
+            login,
+            access: Cell::new(None),
+            may_transact: Cell::new(false),
+            upstreams: RefCell::default(),
+        })
     }
 
     /// Whether the nodes let this user in. Others must not be able to fill memory.
@@ -31,16 +38,28 @@ impl Pool {
         self.access.get() == Some(true)
     }
 
+    /// Whether this user may begin and end transactions, as far as is known.
+    pub(crate) fn may_transact(&self) -> bool {
+        self.may_transact.get()
+    }
+
+    /// Notes that a node has let this user begin and end a transaction.
+    pub(crate) fn allow_transactions(&self) {
+        self.may_transact.set(true);
+    }
+
     /// Notes that a node has let this user in.
     pub(crate) fn open(&self) {
         self.access.set(Some(true));
     }
 
-    /// Finds out whether the nodes let this user in, unless that is known.
+    /// Whether it is known that the nodes let this user in, or that they do not.
+    pub(crate) fn is_known(&self) -> bool {
+        self.access.get().is_some()
+    }
+
+    /// Finds out whether the nodes let this user in. Without an answer nothing changes.
     pub(crate) async fn learn(&self, thread: &Thread) {
-        if self.access.get().is_some() {
-            return;
-        }
         let Some(node) = thread.node_for(Target::Any) else { return };
         let address = thread.address(node);
         let asked = async {

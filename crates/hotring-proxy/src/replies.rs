@@ -1,9 +1,10 @@
 //! The replies that a client waits for. They come from several nodes, and leave in the order of its requests.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Waker};
 
+use hotring_cluster::Slot;
 use hotring_protocol::Version;
 
 use crate::combine::{Combine, combine};
@@ -17,19 +18,29 @@ struct Inner {
     /// The number of the request whose place is the first.
     first: u64,
     /// A place for each request whose reply is not ready.
-    places: VecDeque<Place>,
+    places: VecDeque<Expected>,
     /// Bytes of the replies in the places.
     kept: usize,
     /// Replies that may be sent.
     ready: Vec<u8>,
     /// Requests without a reply that may write.
     writes: usize,
+    /// The connections by which the client has written last, for each node.
+    written: BTreeMap<usize, u64>,
     /// Requests that wait for another try.
     retried: usize,
     /// The client's task, while it waits.
     waker: Option<Waker>,
     /// The client has gone.
     is_closed: bool,
+}
+
+/// A reply that is not ready.
+#[derive(Debug)]
+struct Expected {
+    /// The slot of the request's keys, if that is all that it concerns.
+    slot: Option<Slot>,
+    place: Place,
 }
 
 #[derive(Debug)]
@@ -49,20 +60,21 @@ struct Join {
 }
 
 impl Replies {
-    /// Makes a place for the reply to a request, and returns its number.
-    pub(crate) fn expect(&self) -> u64 {
-        self.add(Place::Empty)
+    /// Makes a place for the reply to a request with keys of this slot, or that may concern others, and returns its
+    /// number.
+    pub(crate) fn expect(&self, slot: Option<Slot>) -> u64 {
+        self.add(slot, Place::Empty)
     }
 
     /// Makes a place for the replies to this many parts of a request, at least one.
     pub(crate) fn expect_parts(&self, n: usize, combine: Combine, version: Version) -> u64 {
         let parts = vec![Vec::new(); n];
-        self.add(Place::Joined(Box::new(Join { parts, left: n, combine, version })))
+        self.add(None, Place::Joined(Box::new(Join { parts, left: n, combine, version })))
     }
 
-    fn add(&self, place: Place) -> u64 {
+    fn add(&self, slot: Option<Slot>, place: Place) -> u64 {
         let inner = &mut *self.0.borrow_mut();
-        inner.places.push_back(place);
+        inner.places.push_back(Expected { slot, place });
         inner.first + inner.places.len() as u64 - 1
     }
 
@@ -75,7 +87,7 @@ impl Replies {
         let Some(index) = number.checked_sub(inner.first).map(|index| index as usize) else {
             return;
         };
-        let Some(place) = inner.places.get_mut(index) else { return };
+        let Some(Expected { place, .. }) = inner.places.get_mut(index) else { return };
         match place {
             Place::Joined(join) => {
                 join.parts[part] = reply.to_vec();
@@ -93,6 +105,8 @@ impl Replies {
                 inner.ready.extend_from_slice(reply);
                 inner.places.pop_front();
                 inner.first += 1;
+                // An empty reply counts as well: the client may wait for room, or for the last of its replies.
+                inner.wake();
             }
             _ => {
                 inner.kept += reply.len();
@@ -104,7 +118,7 @@ impl Replies {
 
     /// Adds a reply that is known at once.
     pub(crate) fn answer(&self, reply: &[u8]) {
-        let number = self.expect();
+        let number = self.expect(None);
         self.fill(number, 0, reply);
     }
 
@@ -121,6 +135,16 @@ impl Replies {
     /// Counts a request that may write and has its reply.
     pub(crate) fn end_write(&self) {
         self.0.borrow_mut().writes -= 1;
+    }
+
+    /// Notes the connection to a node by which a write was answered.
+    pub(crate) fn note_write(&self, node: usize, connection: u64) {
+        self.0.borrow_mut().written.insert(node, connection);
+    }
+
+    /// The nodes to which the client has written, with the connections of its last writes.
+    pub(crate) fn written(&self) -> BTreeMap<usize, u64> {
+        self.0.borrow().written.clone()
     }
 
     /// Whether a request that may write has no reply yet.
@@ -145,10 +169,18 @@ impl Replies {
         self.0.borrow().retried > 0
     }
 
-    /// Whether this is the client's last request.
+    /// Whether no request behind this one waits for a reply that may concern the same keys.
     pub(crate) fn is_last(&self, number: u64) -> bool {
         let inner = self.0.borrow();
-        number + 1 == inner.first + inner.places.len() as u64
+        let index = number.checked_sub(inner.first).map(|index| index as usize);
+        let Some((own, index)) = index.and_then(|at| Some((inner.places.get(at)?, at))) else {
+            return true;
+        };
+        let concerns = |other: &Expected| {
+            let is_same = own.slot.is_none() || other.slot.is_none() || own.slot == other.slot;
+            is_same && !matches!(other.place, Place::Filled(_))
+        };
+        !inner.places.range(index + 1..).any(concerns)
     }
 
     /// The number of requests whose replies are not ready.
@@ -196,14 +228,12 @@ impl Replies {
 impl Inner {
     /// Lets the replies at the front go.
     fn advance(&mut self) {
-        while let Some(Place::Filled(_)) = self.places.front()
-            && let Some(Place::Filled(reply)) = self.places.pop_front()
+        while let Some(Expected { place: Place::Filled(_), .. }) = self.places.front()
+            && let Some(Expected { place: Place::Filled(reply), .. }) = self.places.pop_front()
         {
             self.first += 1;
             self.kept -= reply.len();
             self.ready.extend_from_slice(&reply);
-        }
-        if !self.ready.is_empty() {
             self.wake();
         }
     }
@@ -217,6 +247,10 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Wake;
+
     use super::*;
 
     fn ready(replies: &Replies) -> String {
@@ -228,7 +262,7 @@ mod tests {
     #[test]
     fn replies_leave_in_the_order_of_the_requests() {
         let replies = Replies::default();
-        let (a, b) = (replies.expect(), replies.expect());
+        let (a, b) = (replies.expect(Some(1)), replies.expect(Some(2)));
         let c = replies.expect_parts(2, Combine::Sum, Version::Resp2);
         replies.answer(b"+d\r\n");
         replies.fill(b, 0, b"+b\r\n");
@@ -237,7 +271,10 @@ mod tests {
         assert_eq!((ready(&replies), replies.waiting()), ("+a\r\n+b\r\n".into(), 2));
         replies.fill(c, 1, b":2\r\n");
         assert_eq!((ready(&replies), replies.bytes()), (String::new(), 8));
-        assert!(replies.is_last(c + 1) && !replies.is_last(c));
+        assert!(replies.is_last(c + 1) && replies.is_last(c));
+        let again = replies.expect(None);
+        assert!(replies.is_last(again) && !replies.is_last(c));
+        replies.fill(again, 0, b"");
         replies.fill(c, 0, b":3\r\n");
         assert_eq!(ready(&replies), ":5\r\n+d\r\n");
         assert_eq!((replies.waiting(), replies.bytes()), (0, 0));
@@ -245,10 +282,50 @@ mod tests {
         assert_eq!(ready(&replies), "+e\r\n");
     }
 
+    /// Requests that ask not to be answered once left their client waiting for ever.
+    #[test]
+    fn an_empty_reply_wakes_the_client() {
+        for is_behind in [false, true] {
+            let (replies, woken) = (Replies::default(), Arc::new(Woken::default()));
+            let first = is_behind.then(|| replies.expect(None));
+            let empty = replies.expect(None);
+            let waker = Waker::from(woken.clone());
+            replies.fill(empty, 0, b"");
+            first.inspect(|first| replies.fill(*first, 0, b""));
+            assert_eq!(replies.waiting(), 0);
+            let more = replies.expect(None);
+            replies.wake_later(&Context::from_waker(&waker));
+            replies.fill(more, 0, b"");
+            assert!(woken.0.load(Ordering::Relaxed), "behind another: {is_behind}");
+        }
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn requests_for_other_slots_do_not_count_as_behind() {
+        let replies = Replies::default();
+        let first = replies.expect(Some(1));
+        replies.answer(b"+here\r\n");
+        let other = replies.expect(Some(2));
+        assert!(replies.is_last(first) && replies.is_last(other));
+        let same = replies.expect(Some(1));
+        assert!(!replies.is_last(first) && replies.is_last(same));
+        replies.fill(same, 0, b"+x\r\n");
+        assert!(replies.is_last(first));
+    }
+
     #[test]
     fn nothing_is_kept_for_a_client_that_has_gone() {
         let replies = Replies::default();
-        let (a, b) = (replies.expect(), replies.expect());
+        let (a, b) = (replies.expect(None), replies.expect(None));
         replies.fill(b, 0, b"+b\r\n");
         replies.close();
         replies.fill(a, 0, b"+a\r\n");

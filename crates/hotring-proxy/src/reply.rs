@@ -10,6 +10,14 @@ pub(crate) const UNKNOWN: &str = "UNKNOWN The connection to the node ended befor
 pub(crate) const UNREACHABLE: &str =
     "CLUSTERDOWN The node that has this key cannot be reached, or no node has it";
 
+/// A request of memcached's protocol that goes behind one that asks not to be answered. Its reply shows where that of
+/// the other would end.
+pub(crate) const MARK: &[u8] = b"mn\r\n";
+
+/// The error of a request at which connections have broken.
+pub(crate) const BREAKS: &str =
+    "ERR the node ends the connection at this request: it, or its reply, is too long";
+
 /// The form of the reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -29,6 +37,14 @@ impl Form {
             Form::Resp => format!("-{text}\r\n").into_bytes(),
             Form::Memcached { is_silent: true, .. } => Vec::new(),
             Form::Memcached { .. } => format!("SERVER_ERROR {text}\r\n").into_bytes(),
+        }
+    }
+
+    /// The bytes at the end of a request without which a node executes it all the same.
+    pub(crate) fn tail(self) -> usize {
+        match self {
+            Form::Memcached { form: ReplyForm::Marked, .. } => MARK.len(),
+            _ => 0,
         }
     }
 

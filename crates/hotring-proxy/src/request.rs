@@ -17,6 +17,16 @@ pub(crate) enum Target {
     Any,
 }
 
+impl Target {
+    /// The slot, if it is one.
+    pub(crate) fn slot(self) -> Option<Slot> {
+        match self {
+            Target::Slot(slot) => Some(slot),
+            Target::Any => None,
+        }
+    }
+}
+
 /// Where a reply belongs.
 #[derive(Debug)]
 pub(crate) struct Ticket {
@@ -42,10 +52,16 @@ pub(crate) struct Request {
     pub n_replies: usize,
     /// Those that are missing.
     pub missing: usize,
+    /// How many of them were errors.
+    pub errors: usize,
     /// The first error among the replies that are not the client's.
     pub error: Option<Vec<u8>>,
     /// It is tried again until then.
     pub until: Instant,
+    /// How often a connection has ended while the node owed its reply next.
+    pub losses: u32,
+    /// The node that has refused it, and its error, if only another one may get it.
+    pub refused_by: Option<(usize, Vec<u8>)>,
     /// How often it was sent elsewhere.
     pub redirects: u32,
 }
@@ -65,8 +81,11 @@ impl Request {
             is_script: false,
             n_replies: 1,
             missing: 1,
+            errors: 0,
             error: None,
             until,
+            losses: 0,
+            refused_by: None,
             redirects: 0,
         }
     }
@@ -83,7 +102,7 @@ impl Request {
 
     /// Expects all replies once more.
     pub(crate) fn begin_again(&mut self) {
-        (self.missing, self.error) = (self.n_replies, None);
+        (self.missing, self.errors, self.error) = (self.n_replies, 0, None);
     }
 
     /// Whether those who wait for it have sent nothing behind it.

@@ -16,6 +16,8 @@ pub struct Settings {
     pub memcached: Vec<SocketAddr>,
     /// Name and password as which the requests of memcached's clients are done; None for the default user.
     pub memcached_login: Option<(String, String)>,
+    /// Longest value of memcached's clients in bytes.
+    pub memcached_item_len_max: usize,
     /// Addresses of some nodes, `HOST:PORT`; these name the others.
     pub nodes: Vec<String>,
     /// Name and password by which the proxy asks nodes for the layout of the cluster. Requests of clients never use
@@ -50,6 +52,7 @@ impl Default for Settings {
             tls_listen: Vec::new(),
             memcached: Vec::new(),
             memcached_login: None,
+            memcached_item_len_max: 1 << 20,
             nodes: Vec::new(),
             login: None,
             tls_nodes: false,

@@ -4,17 +4,21 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use crate::pool::Pool;
-use crate::reply::{Refusal, UNKNOWN, UNREACHABLE};
+use crate::reply::{BREAKS, Refusal, UNKNOWN, UNREACHABLE};
 use crate::request::Request;
 use crate::thread::Thread;
 
 /// Redirects after which a request waits before the next one: two nodes that name each other will agree soon.
 const REDIRECTS_AT_ONCE: u32 = 2;
 
+/// Connections that may end at one request.
+const LOSSES_MAX: u32 = 2;
+
 /// Passes the last reply to a request on, or sends the request elsewhere if the node refuses it for now.
 pub(crate) fn settle(
     thread: &Rc<Thread>,
     pool: &Rc<Pool>,
+    node: usize,
     mut request: Request,
     bytes: Vec<u8>,
     reply: &[u8],
@@ -25,7 +29,15 @@ pub(crate) fn settle(
         Some(error) if reply.starts_with(b"-") => error,
         _ => reply,
     };
-    match Refusal::read(decisive).filter(|_| now < request.until && !request.is_script) {
+    match Refusal::read(decisive).filter(|_| now < request.until) {
+        // The text may be the script's own. What other nodes say decides.
+        Some(Refusal::Moved(..)) if request.is_script => {
+            request.refused_by = Some((node, reply.to_vec()));
+            thread.retry(pool, request, bytes);
+        }
+        Some(_) if request.is_script => request.finish(reply),
+        // A slot that moves here and there within one round trip can reorder requests for it; else the nodes' replies
+        // come in the order of the requests, and so these are sent on in it.
         Some(Refusal::Moved(slot, address)) => {
             let node = thread.moved(slot, address);
             redirect(thread, pool, node, request, bytes, now);
@@ -38,6 +50,12 @@ pub(crate) fn settle(
         // What the client has sent behind it may be executed first.
         Some(Refusal::Later) if request.is_last() => thread.retry(pool, request, bytes),
         _ => match error {
+            Some(error) if request.errors == request.n_replies => request.finish(&error),
+            // The node knows of no transaction: it has refused MULTI, and has executed what it did not refuse.
+            Some(_) if reply.starts_with(b"-ERR EXEC without MULTI") => {
+                thread.shared.counters.unknown.add(1);
+                request.refuse(UNKNOWN);
+            }
             Some(error) if reply.starts_with(b"-") => {
                 let reason = String::from_utf8_lossy(&error[1..]).into_owned();
                 let reason = reason.trim_end();
@@ -77,13 +95,21 @@ pub(crate) fn undo(
         thread.shared.counters.unknown.add(1);
         return request.refuse(UNKNOWN);
     }
-    match now < request.until {
+    if request.losses >= LOSSES_MAX {
+        return request.refuse(BREAKS);
+    }
+    // A read that was sent must not be executed behind writes of the same client that were sent after it.
+    let is_behind = || request.tickets().any(|ticket| ticket.replies.awaits_write());
+    match now < request.until && !(was_sent && is_behind()) {
         true => thread.retry(pool, request, bytes),
         false => request.refuse(UNREACHABLE),
     }
 }
 
 /// Ends a request that could not be sent in time.
-pub(crate) fn give_up(request: Request) {
-    request.refuse(UNREACHABLE);
+pub(crate) fn give_up(mut request: Request) {
+    match request.refused_by.take() {
+        Some((_, error)) => request.finish(&error),
+        None => request.refuse(UNREACHABLE),
+    }
 }

@@ -56,9 +56,10 @@ pub(crate) struct Counters {
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    pub(crate) fn add(&self, n: u64) {
-        // ORDERING: Relaxed, a number for people.
-        self.0.fetch_add(n, Ordering::Relaxed);
+    /// Adds, and returns the value before.
+    pub(crate) fn add(&self, n: u64) -> u64 {
+        // ORDERING: Relaxed, a number for people, and for clients a name.
+        self.0.fetch_add(n, Ordering::Relaxed)
     }
 
     pub(crate) fn value(&self) -> u64 {

@@ -2,7 +2,7 @@
 //! try.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +21,12 @@ use crate::shared::Shared;
 
 /// Pause before requests are tried again.
 const RETRY: Duration = Duration::from_millis(10);
+
+/// Users of one thread whose connections are there at the same time.
+const POOLS_MAX: usize = 1_000;
+
+/// Time between two looks at whether nodes still let clients in that have not logged in.
+const OPEN_LOOK: Duration = Duration::from_secs(2);
 
 /// Time between two looks at silent nodes and unused pools.
 const TICK: Duration = Duration::from_millis(100);
@@ -141,6 +147,14 @@ impl Thread {
         node.into()
     }
 
+    /// A slot of each primary.
+    pub(crate) fn slots_of_primaries(&self) -> Vec<Slot> {
+        let routes = self.routes.borrow();
+        let mut met = BTreeSet::from([NONE]);
+        let slots = (0..SLOTS).zip(&routes.owners);
+        slots.filter(|(_, owner)| met.insert(**owner)).map(|(slot, _)| slot).collect()
+    }
+
     /// The node that serves a request.
     pub(crate) fn node_for(&self, target: Target) -> Option<usize> {
         let routes = self.routes.borrow();
@@ -156,6 +170,12 @@ impl Thread {
         };
         let node = routes.owners[usize::from(slot)];
         (node != NONE).then_some(node.into())
+    }
+
+    /// Whether there is room for the connections of another user.
+    pub(crate) fn may_add_pool(&self, login: &Login) -> bool {
+        let pools = self.pools.borrow();
+        pools.len() < POOLS_MAX || pools.contains_key(login)
     }
 
     /// The connections of a user.
@@ -214,6 +234,8 @@ impl Thread {
         let is_over =
             request.until <= now || request.tickets().all(|ticket| ticket.replies.is_closed());
         let node = self.node_for(request.target);
+        // A node that has refused it for good is not asked again.
+        let node = node.filter(|node| request.refused_by.as_ref().is_none_or(|(by, _)| by != node));
         if !is_over && node.is_none() {
             return self.retries.borrow_mut().push_back(Retry { pool, request, bytes });
         }
@@ -233,6 +255,26 @@ impl Thread {
         }
     }
 
+    /// Finds out from time to time whether the nodes still let the default user in without a password. Connections from
+    /// before do not show that, so that new clients must not share them. Never ends.
+    pub(crate) async fn keep_watching_access(self: &Rc<Self>) {
+        loop {
+            tokio::time::sleep(OPEN_LOOK).await;
+            let open: Vec<Rc<Pool>> = {
+                let pools = self.pools.borrow();
+                let pools = pools.iter().filter(|(login, _)| login.user.is_none());
+                pools.map(|(_, used)| used.pool.clone()).collect()
+            };
+            for pool in open {
+                let was_open = pool.is_open();
+                pool.learn(self).await;
+                if was_open && !pool.is_open() {
+                    self.pools.borrow_mut().remove(&pool.login);
+                }
+            }
+        }
+    }
+
     /// Gives up silent nodes and closes unused connections. Never ends.
     pub(crate) async fn keep_house(self: &Rc<Self>) {
         loop {
@@ -242,12 +284,10 @@ impl Thread {
             let since = |silence: Duration| now.checked_sub(silence).unwrap_or(now);
             let (usual, gone) = (since(self.shared.settings.node_timeout), since(GONE));
             let routes = self.routes.borrow();
-            let primary = |node: usize| {
-                routes.layout.shards().iter().any(|s| s.primary == routes.nodes[node])
-            };
+            let primaries: BTreeSet<u16> = routes.owners.iter().copied().collect();
             let pools = &mut *self.pools.borrow_mut();
             pools.retain(|_, used| {
-                used.pool.break_silent(usual, gone, |node| !primary(node));
+                used.pool.break_silent(usual, gone, |node| !primaries.contains(&(node as u16)));
                 if Rc::strong_count(&used.pool) > 1 {
                     used.at = now;
                 }

@@ -63,6 +63,8 @@ struct Inner {
     queued_at: Option<Instant>,
     /// When the node last answered, or got a request while it had none.
     heard_at: Instant,
+    /// The number of the connection.
+    connection: u64,
     /// The connection must end.
     is_broken: bool,
     /// No client will use it again.
@@ -89,6 +91,7 @@ impl Upstream {
             waiting: Vec::new(),
             queued_at: None,
             heard_at: Instant::now(),
+            connection: 0,
             is_broken: false,
             is_closed: false,
         };
@@ -100,6 +103,7 @@ impl Upstream {
         let inner = &mut *self.inner.borrow_mut();
         let has_room = inner.unanswered() < ROOM;
         if let Some(cx) = cx.filter(|_| !has_room) {
+            inner.waiting.retain(|waker| !waker.will_wake(cx.waker()));
             inner.waiting.push(cx.waker().clone());
         }
         has_room
@@ -144,6 +148,11 @@ impl Upstream {
         Ok(())
     }
 
+    /// The number of the connection.
+    pub(crate) fn connection(&self) -> u64 {
+        self.inner.borrow().connection
+    }
+
     /// Ends the connection if the node owes replies and has been silent since then.
     pub(crate) fn break_if_silent(&self, since: Instant) {
         let inner = &mut *self.inner.borrow_mut();
@@ -168,7 +177,14 @@ impl Upstream {
             let login = pool.upgrade().filter(|_| self.has_work()).map(|pool| pool.login.clone());
             let Some(login) = login else { return };
             let address = thread.address(self.node);
-            match Link::dial(&thread.shared, &address, &login).await {
+            let dialling = Link::dial(&thread.shared, &address, &login);
+            let dialled = tokio::select! {
+                dialled = dialling => dialled,
+                () = poll_fn(|cx| self.poll_broken(cx)) => {
+                    Err(DialError::Unreachable("it is no primary any more".to_string()))
+                }
+            };
+            match dialled {
                 Ok(link) => {
                     thread.shared.counters.dialled.add(1);
                     let why = self.talk(link, &thread, &pool).await;
@@ -197,6 +213,16 @@ impl Upstream {
     fn poll_work(&self, cx: &Context<'_>) -> Poll<()> {
         let inner = &mut *self.inner.borrow_mut();
         if !inner.requests.is_empty() || inner.is_closed {
+            return Poll::Ready(());
+        }
+        inner.task = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Waits until the connection must end.
+    fn poll_broken(&self, cx: &Context<'_>) -> Poll<()> {
+        let inner = &mut *self.inner.borrow_mut();
+        if inner.must_end() {
             return Poll::Ready(());
         }
         inner.task = Some(cx.waker().clone());
@@ -256,17 +282,19 @@ impl Upstream {
                 return Ok(());
             }
         }
-        let mut at = (inner.sent - inner.begin) as usize;
-        while at < inner.bytes.len() {
-            match Pin::new(&mut link.stream).poll_write(cx, &inner.bytes[at..]) {
-                Poll::Ready(Ok(n)) => at += n,
+        loop {
+            let unsent = &inner.bytes[(inner.sent - inner.begin) as usize..];
+            if unsent.is_empty() {
+                inner.queued_at = None;
+                break;
+            }
+            match Pin::new(&mut link.stream).poll_write(cx, unsent) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                // Noted at once: what the kernel has taken may be executed, whatever happens next.
+                Poll::Ready(Ok(n)) => inner.sent += n as u64,
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => break,
             }
-        }
-        inner.sent = inner.begin + at as u64;
-        if at == inner.bytes.len() {
-            inner.queued_at = None;
         }
         if let Poll::Ready(Err(error)) = Pin::new(&mut link.stream).poll_flush(cx) {
             return Err(error);
@@ -289,7 +317,7 @@ impl Upstream {
             if reply[0] != b'>' {
                 let (request, bytes) = self.answered(reply, now)?;
                 if let Some(request) = request {
-                    settle(thread, pool, request, bytes, reply, now);
+                    settle(thread, pool, self.node, request, bytes, reply, now);
                 }
             }
             link.input.consume(len);
@@ -308,17 +336,24 @@ impl Upstream {
         inner.heard_at = now;
         let unasked = || io::Error::other("the node sends replies without requests");
         let front = inner.requests.front_mut().ok_or_else(unasked)?;
-        if front.end > inner.sent {
+        let request = &mut front.request;
+        // The first of several commands may be answered before the last one is sent.
+        let sent_at_least =
+            if request.missing == 1 { front.end } else { front.end - front.len as u64 + 1 };
+        if inner.sent < sent_at_least {
             return Err(unasked());
         }
-        let request = &mut front.request;
         request.missing -= 1;
         let is_error = request.form.is_error(reply);
+        request.errors += usize::from(is_error);
         if request.missing > 0 {
             if is_error && request.error.is_none() {
                 request.error = Some(reply.to_vec());
             }
             return Ok((None, Vec::new()));
+        }
+        if request.writes && !is_error {
+            request.ticket.replies.note_write(self.node, inner.connection);
         }
         let needs_bytes = is_error || request.error.is_some();
         let (request, bytes) = inner.pop(needs_bytes).expect("there is a front");
@@ -329,12 +364,17 @@ impl Upstream {
     fn end(&self, thread: &Rc<Thread>, pool: &Weak<Pool>, error: Option<&[u8]>) {
         let pool = pool.upgrade();
         let now = Instant::now();
+        let mut is_first = true;
         loop {
             let (request, bytes, was_sent) = {
                 let inner = &mut *self.inner.borrow_mut();
                 let Some(front) = inner.requests.front() else { break };
-                let was_sent = front.end <= inner.sent;
-                let (request, bytes) = inner.pop(true).expect("there is a front");
+                let was_sent = front.may_have_effect(inner.sent);
+                let is_begun = front.end - (front.len as u64) < inner.sent;
+                let (mut request, bytes) = inner.pop(true).expect("there is a front");
+                // What breaks connections must not do so again and again.
+                request.losses += u32::from(is_first && is_begun);
+                is_first = false;
                 (request, bytes, was_sent)
             };
             match (error, &pool) {
@@ -350,7 +390,19 @@ impl Upstream {
         inner.begin += inner.bytes.len() as u64;
         inner.bytes.clear();
         (inner.sent, inner.queued_at, inner.is_broken) = (inner.begin, None, false);
+        inner.connection += 1;
         inner.wake_waiting();
+    }
+}
+
+impl Queued {
+    /// Whether the node may have executed it, once this much is sent.
+    fn may_have_effect(&self, sent: u64) -> bool {
+        match self.request.n_replies {
+            // A transaction whose MULTI was refused is executed command by command.
+            2.. => self.end - (self.len as u64) < sent,
+            _ => self.end - self.request.form.tail() as u64 <= sent,
+        }
     }
 }
 

@@ -28,7 +28,7 @@ Exit codes: 0 after Ctrl-C or SIGTERM; 1 if it cannot start";
 /// The flags that are numbers: unit, largest value, meaning, and the default of the library.
 type Number = (&'static str, &'static str, u64, &'static str, fn(&Settings) -> u128);
 
-const NUMBERS: [Number; 8] = [
+const NUMBERS: [Number; 9] = [
     ("threads", "N", 1_024, "Threads", |s| s.threads as u128),
     ("maxclients", "N", 10_000_000, "Most clients", |s| s.clients_max as u128),
     (
@@ -59,6 +59,9 @@ const NUMBERS: [Number; 8] = [
         "Most requests of a client that wait for replies; it is not read meanwhile",
         |s| s.pipeline_max as u128,
     ),
+    ("memcached-max-item-size", "BYTES", 1 << 29, "Longest value of memcached's clients", |s| {
+        s.memcached_item_len_max as u128
+    }),
     ("request-max", "BYTES", 1 << 40, "Longest argument of a request", |s| {
         s.request_len_max as u128
     }),
@@ -195,6 +198,7 @@ fn settings(flags: &ArgMatches) -> Result<Settings, String> {
         tls_listen: addresses("tls-listen"),
         memcached: addresses("memcached"),
         memcached_login,
+        memcached_item_len_max: number("memcached-max-item-size", usual.memcached_item_len_max),
         nodes: flags.get_many::<String>("node").into_iter().flatten().cloned().collect(),
         login: Some(password(flags.get_one::<String>("password-file"))?)
             .filter(|password| !password.is_empty())

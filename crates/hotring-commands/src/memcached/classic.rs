@@ -359,6 +359,10 @@ fn quietly(c: &mut Context<'_>, run: impl FnOnce(&mut Context<'_>) -> Outcome) -
     if !is_quiet(c.args) {
         return outcome;
     }
+    // It has done nothing, and runs again once its key has moved.
+    if let Err(Refusal::Store(StoreError::Displaced)) = outcome {
+        return outcome;
+    }
     // Damage must be reported here: otherwise the caller would report it in spite of `noreply`.
     if let Err(refusal) = c.damage().map_or(outcome, Err) {
         c.refuse(start, refusal);

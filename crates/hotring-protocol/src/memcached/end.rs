@@ -38,31 +38,42 @@ impl ReplyForm {
             _ => ReplyForm::Line,
         }
     }
+}
 
-    /// The length of the reply at the start of `input`; None if its end has not arrived.
+/// Finds the ends of the replies of one connection. Lines that have arrived whole are looked at once.
+#[derive(Debug, Default)]
+pub struct ReplyEnd {
+    /// Everything before belongs to lines and values of the reply that go on.
+    at: usize,
+}
+
+impl ReplyEnd {
+    /// The length of the reply of this form at the start of `input`; None if its end has not arrived.
+    ///
+    /// After None the caller must pass the same bytes again with more behind them, after a length the bytes behind
+    /// that reply.
     ///
     /// # Errors
     ///
     /// If a line is too long. The connection must then be closed.
-    pub fn find_end(self, input: &[u8]) -> Result<Option<usize>, LineTooLong> {
-        let mut at = 0;
+    pub fn find(&mut self, form: ReplyForm, input: &[u8]) -> Result<Option<usize>, LineTooLong> {
         loop {
-            let Some(len) = line_len(&input[at..])? else { return Ok(None) };
-            let line = input[at..at + len].trim_ascii_end();
-            at += len;
-            if let Some(n) = value_len(line) {
-                at += n + 2;
-                if at > input.len() {
-                    return Ok(None);
-                }
-            }
-            let goes_on = match self {
+            let Some(rest) = input.get(self.at..) else { return Ok(None) };
+            let Some(len) = line_len(rest)? else { return Ok(None) };
+            let line = rest[..len].trim_ascii_end();
+            let end = self.at + len + value_len(line).map_or(0, |len| len + 2);
+            let goes_on = match form {
                 ReplyForm::Line | ReplyForm::Meta => false,
                 ReplyForm::Values => line.starts_with(b"VALUE ") || line.starts_with(b"STAT "),
                 ReplyForm::Marked => line != b"MN",
             };
-            if !goes_on {
-                return Ok(Some(at));
+            if goes_on {
+                self.at = end;
+            } else if end <= input.len() {
+                self.at = 0;
+                return Ok(Some(end));
+            } else {
+                return Ok(None);
             }
         }
     }
@@ -74,7 +85,8 @@ pub fn is_quiet(command: Command, args: ArgsView<'_>) -> bool {
     let last = || args.iter().next_back();
     match command {
         Cmd::MetaGet | Cmd::MetaSet | Cmd::MetaDelete | Cmd::MetaArithmetic => {
-            args.tail(2).iter().any(|flag| flag == b"q")
+            // As for a node, which looks at the first letter alone.
+            args.tail(2).iter().any(|flag| flag.first() == Some(&b'q'))
         }
         Cmd::Get | Cmd::Gets | Cmd::Gat | Cmd::Gats | Cmd::Stats | Cmd::MetaDebug => false,
         _ => last() == Some(b"noreply"),
@@ -106,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_found_wherever_the_bytes_are_cut() {
+    fn ends_are_found_however_the_bytes_arrive() {
         for (form, reply) in [
             (ReplyForm::Line, "STORED\r\n"),
             (ReplyForm::Values, "VALUE a 0 5\r\nEND\r\n\r\nVALUE b 7 0 99\r\n\r\nEND\r\n"),
@@ -120,11 +132,18 @@ mod tests {
             (ReplyForm::Marked, "CLIENT_ERROR no\r\nMN\r\n"),
         ] {
             let input = format!("{reply}HD\r\nMN\r\n");
-            for cut in 0..input.len() {
-                let end = (cut >= reply.len()).then_some(reply.len());
-                assert_eq!(form.find_end(&input.as_bytes()[..cut]), Ok(end), "{reply:?} at {cut}");
+            for step in [1, 2, 5, input.len()] {
+                let mut end = ReplyEnd::default();
+                let mut cuts = (0..input.len()).step_by(step).chain([input.len()]);
+                let found = cuts.find_map(|cut| {
+                    let found = end.find(form, &input.as_bytes()[..cut]).unwrap();
+                    assert!(found.is_none() || cut >= reply.len(), "{reply:?} at {cut}");
+                    found
+                });
+                assert_eq!(found, Some(reply.len()), "{reply:?} by {step}");
             }
         }
-        assert_eq!(ReplyForm::Line.find_end(&vec![b'x'; LINE_MAX]), Err(LineTooLong));
+        let long = vec![b'x'; LINE_MAX];
+        assert_eq!(ReplyEnd::default().find(ReplyForm::Line, &long), Err(LineTooLong));
     }
 }

@@ -12,7 +12,7 @@ mod write;
 
 pub use command::{Command, NAMES};
 pub use decode::{Data, Decoded, Decoder, Limits, LineTooLong, Request};
-pub use end::{ReplyForm, is_quiet};
+pub use end::{ReplyEnd, ReplyForm, is_quiet};
 pub use meta::{KEY_LEN_MAX, MetaFlags, MetaKey, OPAQUE_LEN_MAX};
 pub use number::{parse_i32, parse_u32, parse_u64};
 pub use write::Writer;

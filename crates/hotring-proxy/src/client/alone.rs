@@ -43,17 +43,43 @@ impl Client {
                 self.session.answer(|writer| writer.ok());
                 self.session.ends = true;
             }
+            CommandId::Multi => self.try_transaction().await,
             CommandId::Watch => self.watch(args).await,
             CommandId::Unwatch | CommandId::Discard => {
                 (self.session.watch, self.session.transaction) = (None, None);
                 self.session.answer(|writer| writer.ok());
             }
             CommandId::Exec => self.execute_watched().await,
-            CommandId::Wait => self.wait_for_replicas(args).await,
+            CommandId::Wait => self.wait_for_replicas(args).await?,
             _ if is_subscribing(spec) => self.change_subscriptions(spec, args).await?,
             _ => self.block(spec, args).await?,
         }
         Ok(())
+    }
+
+    /// Tries an empty transaction, and begins one if the user may.
+    async fn try_transaction(&mut self) {
+        let Some(node) = self.session.core.thread.node_for(Target::Any) else {
+            return self.session.refuse(UNREACHABLE);
+        };
+        let Some(mut link) = self.dial(node).await else { return };
+        let mut bytes = Vec::new();
+        write_request([&b"MULTI"[..]].into_iter(), &mut bytes);
+        write_request([&b"EXEC"[..]].into_iter(), &mut bytes);
+        if link.send(&bytes).await.is_err() {
+            return self.session.refuse(UNREACHABLE);
+        }
+        for _ in 0..2 {
+            match link.next_within(self.session.core.thread.shared.settings.node_timeout).await {
+                Ok(reply) if reply.starts_with(b"-") => {
+                    return self.session.core.replies.answer(&reply);
+                }
+                Ok(_) => {}
+                Err(_) => return self.session.refuse(UNREACHABLE),
+            }
+        }
+        self.session.core.pool.allow_transactions();
+        self.session.begin_transaction();
     }
 
     /// Connects to a node. Without a connection the client gets an error.
@@ -185,7 +211,8 @@ impl Client {
         let mut bytes = Vec::new();
         write_request(args.iter(), &mut bytes);
         if let Some(watch) = &mut self.session.watch {
-            match watch.link.ask(&bytes).await {
+            let time = self.session.core.thread.shared.settings.node_timeout;
+            match watch.link.ask_within(&bytes, time).await {
                 Ok(reply) => self.session.core.replies.answer(&reply),
                 // EXEC finds the connection ended, and fails as after a change.
                 Err(_) => self.session.answer(|writer| writer.ok()),
@@ -232,7 +259,8 @@ impl Client {
             return self.session.refuse(UNKNOWN);
         }
         for left in (0..n).rev() {
-            let Ok(reply) = link.next().await else {
+            let time = self.session.core.thread.shared.settings.node_timeout;
+            let Ok(reply) = link.next_within(time).await else {
                 return self.session.refuse(UNKNOWN);
             };
             if left > 0 {
@@ -249,6 +277,11 @@ impl Client {
 
     async fn authenticate(&mut self, args: ArgsView<'_>) {
         let (user, password) = match args.len() {
+            2 if self.session.core.thread.pool(&self.session.without_login()).is_open() => {
+                return self.session.answer(|writer| {
+                    writer.error("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?");
+                });
+            }
             2 => (&b"default"[..], args.at(1)),
             3 => (args.at(1), args.at(2)),
             _ => return self.session.answer(|writer| writer.error("ERR syntax error")),
@@ -260,7 +293,22 @@ impl Client {
     }
 
     /// Has a node check a login, and uses it from then on. Otherwise the client has got the error.
-    async fn log_in(&mut self, login: Login) -> bool {
+    async fn log_in(&mut self, mut login: Login) -> bool {
+        if self.session.watch.is_some() || self.session.subscriptions.is_any() {
+            // Their connections act as the earlier user, and speak as before.
+            self.session.refuse("ERR end WATCH and all subscriptions before AUTH and HELLO");
+            return false;
+        }
+        let open = Login { user: None, ..login.clone() };
+        let is_default = login.user.as_ref().is_some_and(|(name, _)| name == b"default");
+        if is_default && self.session.core.thread.pool(&open).is_open() {
+            // Any password would do.
+            login = open;
+        }
+        if !self.session.core.thread.may_add_pool(&login) {
+            self.session.refuse("ERR too many users use this proxy at once");
+            return false;
+        }
         let Some(node) = self.session.core.thread.node_for(Target::Any) else {
             self.session.refuse(UNREACHABLE);
             return false;
@@ -312,8 +360,15 @@ impl Client {
                 }
             }
         }
-        if login != self.session.login && !self.log_in(login).await {
-            return;
+        match login == self.session.login {
+            // The nodes' answer to those who have not logged in.
+            true if !self.session.core.pool.is_open() => {
+                let error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+                return self.session.refuse(error);
+            }
+            true => {}
+            false if self.log_in(login).await => {}
+            false => return,
         }
         if let Some(name) = name {
             self.session.name = name;
@@ -340,34 +395,44 @@ impl Client {
     }
 
     /// WAIT: the smallest number of replicas, over all nodes to which the client has written.
-    async fn wait_for_replicas(&mut self, args: ArgsView<'_>) {
+    async fn wait_for_replicas(&mut self, args: ArgsView<'_>) -> io::Result<()> {
         let (Some(n @ 0..), Some(timeout @ 0..)) = (parse_i64(args.at(1)), parse_i64(args.at(2)))
         else {
-            return self.session.answer(|writer| {
-                writer.error("ERR value is not an integer or out of range");
-            });
+            let error = "ERR value is not an integer or out of range";
+            self.session.answer(|writer| writer.error(error));
+            return Ok(());
         };
-        // The node must not keep the other clients of the connection waiting.
-        let mut bytes = Vec::new();
-        write_request([&b"WAIT"[..], args.at(1), b"1"].into_iter(), &mut bytes);
         let begun = Instant::now();
         loop {
-            let mut least = i64::MAX;
-            for node in self.session.core.written.clone() {
-                let reply = self.session.ask_shared(node, &bytes).await;
-                let number = reply.strip_prefix(b":").and_then(|line| parse_i64(line.trim_ascii()));
-                match number {
-                    Some(number) => least = least.min(number),
-                    None => return self.session.core.replies.answer(&reply),
+            let least = self.session.replicas().await;
+            let is_over = timeout > 0 && begun.elapsed().as_millis() >= timeout as u128;
+            if least >= n || is_over || self.session.core.replies.written().is_empty() {
+                self.session.answer(|writer| writer.int(least));
+                return Ok(());
+            }
+            self.pause(WAIT_PAUSE).await?;
+        }
+    }
+
+    /// Waits; an error if the client ends meanwhile.
+    async fn pause(&mut self, time: Duration) -> io::Result<()> {
+        let mut slept = std::pin::pin!(tokio::time::sleep(time));
+        let mut read = true;
+        poll_fn(|cx| {
+            if slept.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            while read && self.wire.input.bytes().len() < AHEAD_MAX {
+                match self.wire.input.poll_read(&mut self.wire.stream, 0, cx)? {
+                    Poll::Ready(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                    Poll::Ready(_) => {}
+                    Poll::Pending => break,
                 }
             }
-            let least = if self.session.core.written.is_empty() { 0 } else { least };
-            let is_over = timeout > 0 && begun.elapsed().as_millis() >= timeout as u128;
-            if least >= n || is_over || self.session.core.written.is_empty() {
-                return self.session.answer(|writer| writer.int(least));
-            }
-            tokio::time::sleep(WAIT_PAUSE).await;
-        }
+            read = false;
+            Poll::Pending
+        })
+        .await
     }
 }
 
@@ -385,6 +450,11 @@ impl Session {
         self.answer(|writer| writer.error(text));
     }
 
+    /// The login of the default user without a password, in the present version of the protocol.
+    fn without_login(&self) -> Login {
+        Login { user: None, ..self.login.clone() }
+    }
+
     fn use_login(&mut self, login: Login) {
         self.core.pool = self.core.thread.pool(&login);
         (self.login, self.own) = (login, None);
@@ -398,10 +468,27 @@ impl Session {
         self.answer(|writer| writer.simple("RESET"));
     }
 
+    /// The smallest number of replicas that have the client's writes; 0 if a connection of theirs has ended.
+    async fn replicas(&self) -> i64 {
+        let mut bytes = Vec::new();
+        // Answers at once, as of the last write of the connection.
+        write_request([&b"WAIT"[..], b"0", b"1"].into_iter(), &mut bytes);
+        let mut least = None;
+        for (node, connection) in self.core.replies.written() {
+            let upstream = self.core.pool.upstream(&self.core.thread, node);
+            let is_known = upstream.connection() == connection;
+            let reply = if is_known { self.ask_shared(node, &bytes).await } else { Vec::new() };
+            let number = reply.strip_prefix(b":").and_then(|line| parse_i64(line.trim_ascii()));
+            let number = number.filter(|_| upstream.connection() == connection).unwrap_or(0);
+            least = Some(least.map_or(number, |least: i64| least.min(number)));
+        }
+        least.unwrap_or(0)
+    }
+
     /// Asks a node over the connection that all clients share, behind the client's earlier requests.
     async fn ask_shared(&self, node: usize, bytes: &[u8]) -> Vec<u8> {
         let replies = Rc::new(Replies::default());
-        let ticket = Ticket { replies: replies.clone(), number: replies.expect(), part: 0 };
+        let ticket = Ticket { replies: replies.clone(), number: replies.expect(None), part: 0 };
         let now = Instant::now();
         let request = Request::new(Target::Any, ticket, false, now);
         self.core.thread.send(&self.core.pool, node, bytes, request, now);

@@ -1,6 +1,5 @@
 //! What a client of any protocol has: its replies, its connections to nodes, and the order of its requests.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::task::Context;
 use std::time::Instant;
@@ -26,8 +25,6 @@ pub(super) struct Core {
     version: u64,
     /// The connection that has no room for the next request.
     full: Option<Rc<Upstream>>,
-    /// The nodes to which the client has written.
-    pub written: BTreeSet<usize>,
     /// A request that the proxy writes.
     pub scratch: Vec<u8>,
 }
@@ -51,7 +48,6 @@ impl Core {
             version: thread.version(),
             thread,
             full: None,
-            written: BTreeSet::new(),
             scratch: Vec::new(),
         }
     }
@@ -112,12 +108,7 @@ impl Core {
         now: Instant,
     ) {
         match upstream {
-            Some(upstream) => {
-                if request.writes {
-                    self.written.insert(upstream.node);
-                }
-                upstream.queue(bytes, request, now);
-            }
+            Some(upstream) => upstream.queue(bytes, request, now),
             None => self.thread.retry(&self.pool, request, bytes.to_vec()),
         }
     }
@@ -159,11 +150,14 @@ impl Core {
         form: Form,
         now: Instant,
     ) {
-        let mut ticket = self.ticket(self.replies.expect(), 0);
-        // A read must not overtake the client's own writes.
-        if !self.replies.awaits_write() {
+        let mut ticket = self.ticket(self.replies.expect(Some(slot)), 0);
+        // Behind others of the same client it would go back in time.
+        if self.replies.waiting() == 1 {
             match upstream.join(slot, bytes, ticket) {
-                Ok(()) => return self.thread.shared.counters.merged.add(1),
+                Ok(()) => {
+                    self.thread.shared.counters.merged.add(1);
+                    return;
+                }
                 Err(back) => ticket = back,
             }
         }

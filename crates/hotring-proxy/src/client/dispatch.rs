@@ -106,7 +106,7 @@ impl Session {
                 self.core.send_read(&upstream, slot, bytes, Form::Resp, now);
             }
             (upstream, _) => {
-                let ticket = self.core.ticket(self.core.replies.expect(), 0);
+                let ticket = self.core.ticket(self.core.replies.expect(target.slot()), 0);
                 let request = request(&self.core, spec, target, ticket, now);
                 self.core.queue(upstream, bytes, request, now);
             }
@@ -134,7 +134,7 @@ impl Session {
         args: ArgsView<'_>,
         combine: Combine,
     ) -> Flow {
-        let mut slots = self.core.thread.layout().lowest_slots();
+        let mut slots = self.core.thread.slots_of_primaries();
         if slots.is_empty() {
             slots.push(0);
         }

@@ -7,10 +7,17 @@ use hotring_protocol::{ArgsView, parse_i64};
 use super::Session;
 use super::core::Flow;
 use crate::info;
+use crate::reply::UNREACHABLE;
 
 impl Session {
     pub(super) fn answer_here(&mut self, spec: &Spec, args: ArgsView<'_>) -> Flow {
+        if let Some(error) = self.access_error() {
+            self.answer(|writer| writer.error(error));
+            return Flow::Done;
+        }
         match spec.id {
+            // Without these rights its commands would be executed one by one.
+            CommandId::Multi if !self.core.pool.may_transact() => return Flow::Alone,
             CommandId::Multi => self.begin_transaction(),
             CommandId::Exec => self.answer(|writer| writer.error("ERR EXEC without MULTI")),
             CommandId::Discard => self.answer(|writer| writer.error("ERR DISCARD without MULTI")),
@@ -50,6 +57,15 @@ impl Session {
             _ => self.answer(|writer| writer.ok()),
         }
         Flow::Done
+    }
+
+    /// Why the proxy itself answers this client nothing, as a node would not.
+    fn access_error(&self) -> Option<&'static str> {
+        match (self.core.pool.is_open(), self.core.pool.is_known()) {
+            (true, _) => None,
+            (false, true) => Some("NOAUTH Authentication required."),
+            (false, false) => Some(UNREACHABLE),
+        }
     }
 
     fn ping(&self, args: ArgsView<'_>) {
@@ -92,6 +108,10 @@ impl Session {
 
     /// `ROUTE key`: the slot of a key, and the addresses of the primary and the replicas that have it.
     pub(super) fn route(&mut self, args: ArgsView<'_>) -> Flow {
+        if let Some(error) = self.access_error() {
+            self.answer(|writer| writer.error(error));
+            return Flow::Done;
+        }
         if args.len() != 2 {
             self.answer(|writer| writer.error("ERR wrong number of arguments for 'route' command"));
             return Flow::Done;

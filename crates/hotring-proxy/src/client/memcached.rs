@@ -21,15 +21,12 @@ use super::wire::Wire;
 use crate::combine::Combine;
 use crate::info;
 use crate::link::{Connection, Login, Protocol};
-use crate::reply::Form;
+use crate::reply::{Form, MARK};
 use crate::request::{Request, Target};
 use crate::thread::Thread;
 
 /// The byte that each request of memcached's binary protocol begins with.
 const BINARY: u8 = 0x80;
-
-/// The request behind one that asks not to be answered.
-const MARK: &[u8] = b"mn\r\n";
 
 /// A client of memcached's protocol.
 pub(crate) struct Client {
@@ -76,11 +73,12 @@ impl Client {
 
     /// Takes the requests that have arrived.
     fn step(&mut self) -> Step {
-        let max = self.core.thread.shared.settings.request_len_max;
+        let max = self.core.thread.shared.settings.memcached_item_len_max;
         let limits = Limits { data_len_max: max, ..Limits::default() };
         let Client { wire, decoder, parsed, core, ends } = self;
         loop {
-            if *ends || wire.input.bytes().first() == Some(&BINARY) {
+            let bytes = wire.input.bytes();
+            if *ends || bytes.first() == Some(&BINARY) || is_http(bytes) {
                 return Step::End;
             }
             if !core.may_take() {
@@ -172,11 +170,14 @@ impl Core {
         let writes = writes(command, args);
         let form = form(command, is_quiet);
         match (upstream, target) {
-            (Some(upstream), Target::Slot(slot)) if !writes && !is_quiet => {
+            // A plain `mg` may claim the renewal of a stale item for its client alone.
+            (Some(upstream), Target::Slot(slot))
+                if matches!(command, Command::Get | Command::Gets) && !is_quiet =>
+            {
                 self.send_read(&upstream, slot, bytes, form, now);
             }
             (upstream, _) => {
-                let ticket = self.ticket(self.replies.expect(), 0);
+                let ticket = self.ticket(self.replies.expect(target.slot()), 0);
                 let request = Request { form, ..self.request(target, ticket, writes, now) };
                 let mut marked = std::mem::take(&mut self.scratch);
                 marked.clear();
@@ -214,7 +215,10 @@ impl Core {
     fn flush(&mut self, bytes: &[u8], is_quiet: bool) -> Flow {
         let combine = if is_quiet { Combine::Nothing } else { Combine::AllSucceeded };
         let form = form(Command::FlushAll, is_quiet);
-        let targets = self.thread.layout().lowest_slots();
+        let mut targets = self.thread.slots_of_primaries();
+        if targets.is_empty() {
+            targets.push(0);
+        }
         self.send_all_memcached(&targets, combine, form, true, |_, out| {
             out.extend_from_slice(bytes);
             out.extend_from_slice(if is_quiet { MARK } else { b"" });
@@ -234,6 +238,13 @@ impl Core {
             ..core.request(Target::Slot(slot), ticket, writes, now)
         })
     }
+}
+
+/// Whether these are the first bytes of a request of HTTP: a web page must not be able to use a proxy of its visitor's
+/// machine.
+pub(super) fn is_http(bytes: &[u8]) -> bool {
+    let words: [&[u8]; 2] = [b"POST ", b"Host:"];
+    words.iter().any(|word| bytes.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(word)))
 }
 
 fn form(command: Command, is_quiet: bool) -> Form {

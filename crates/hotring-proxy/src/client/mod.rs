@@ -19,6 +19,7 @@ use crate::link::{Connection, Link, Login, Protocol};
 use crate::thread::Thread;
 
 use core::{Core, Flow};
+use memcached::is_http;
 use subscribe::Subscriptions;
 use transaction::{Transaction, Watch};
 use wire::Wire;
@@ -85,10 +86,13 @@ impl Client {
 
     /// Serves the client until it ends.
     pub(crate) async fn serve(mut self) -> io::Result<()> {
-        let core = &self.session.core;
-        core.pool.learn(&core.thread).await;
         loop {
-            self.session.core.thread.renew();
+            let core = &self.session.core;
+            core.thread.renew();
+            // Until a node has told it, what a client may do before its login is bounded.
+            if !core.pool.is_known() && !self.wire.input.bytes().is_empty() {
+                core.pool.learn(&core.thread).await;
+            }
             match self.step() {
                 Step::Receive if self.receive().await? => {}
                 Step::Receive | Step::End => return self.wire.drain(&self.session.core).await,
@@ -139,6 +143,9 @@ impl Client {
                     return Step::End;
                 }
             };
+            if is_http(input.bytes()) {
+                return Step::End;
+            }
             let request = args.view(input.bytes());
             match session.take(spec, request, &input.bytes()[..consumed]) {
                 Flow::Done => input.consume(consumed),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use hotring_cluster::slot_of;
 use hotring_commands::table::{CommandId, Spec};
-use hotring_protocol::{ArgsView, Part, read_part};
+use hotring_protocol::{ArgsView, Part, Version, Writer, read_part};
 
 use super::core::Flow;
 use super::wire::OUTPUT_SOFT_MAX;
@@ -17,11 +17,14 @@ use super::{Client, Session};
 use crate::link::Link;
 use crate::plan::{is_subscribing, write_request};
 use crate::replies::Replies;
-use crate::reply::Form;
+use crate::reply::{Form, Refusal, UNREACHABLE};
 use crate::request::Target;
 
 /// What a node is asked to repeat behind a request, which shows that all replies to that have arrived.
 const MARK: &[u8] = b"hotring-proxy-mark";
+
+/// How often shard channels are asked for elsewhere.
+const TRIES: usize = 5;
 
 /// The subscriptions of a client.
 #[derive(Default)]
@@ -58,17 +61,19 @@ impl Subscriptions {
         let mut result = Poll::Pending;
         for source in &mut self.0 {
             while replies.bytes() <= OUTPUT_SOFT_MAX {
+                // Some may have come with the reply to a request.
+                while let Some(message) = source.take_message()? {
+                    replies.push(&message);
+                    result = Poll::Ready(Ok(()));
+                }
                 let Link { stream, input, .. } = &mut source.link;
                 match input.poll_read(stream, 0, cx) {
                     Poll::Ready(Ok(0)) => {
                         return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                     }
-                    Poll::Ready(Ok(_)) => result = Poll::Ready(Ok(())),
+                    Poll::Ready(Ok(_)) => {}
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     Poll::Pending => break,
-                }
-                while let Some(message) = source.take_message()? {
-                    replies.push(&message);
                 }
             }
         }
@@ -105,64 +110,84 @@ impl Client {
         if is_sharded && args.len() == 1 {
             return self.end_shard_channels(&request).await;
         }
-        let target = match is_sharded {
-            true => {
-                let mut slots = args.tail(1).iter().map(slot_of);
-                let slot = slots.next().unwrap_or_default();
-                if slots.any(|other| other != slot) {
-                    self.session.answer(|writer| {
-                        writer.error("CROSSSLOT Keys in request don't hash to the same slot");
-                    });
-                    return Ok(());
-                }
-                Target::Slot(slot)
-            }
-            false => Target::Any,
-        };
-        let Some(found) = self.session.core.thread.node_for(target) else {
-            self.session.answer(|writer| writer.error("CLUSTERDOWN Hash slot not served"));
+        let mut slots = args.tail(1).iter().map(slot_of);
+        let slot = slots.next().unwrap_or_default();
+        if is_sharded && slots.any(|other| other != slot) {
+            self.session.answer(|writer| {
+                writer.error("CROSSSLOT Keys in request don't hash to the same slot");
+            });
             return Ok(());
+        }
+        let target = if is_sharded { Target::Slot(slot) } else { Target::Any };
+        for _ in 0..TRIES {
+            let Some(at) = self.source(target, is_sharded).await else { return Ok(()) };
+            let moved = self.ask_source(at, &request, is_sharded).await?;
+            self.session.subscriptions.0.retain(|source| source.n > 0);
+            if !moved {
+                return Ok(());
+            }
+        }
+        self.session.answer(|writer| writer.error(UNREACHABLE));
+        Ok(())
+    }
+
+    /// The position of the connection for messages of this target. Without one the client gets an error.
+    async fn source(&mut self, target: Target, is_sharded: bool) -> Option<usize> {
+        let Some(found) = self.session.core.thread.node_for(target) else {
+            self.session.answer(|writer| writer.error(UNREACHABLE));
+            return None;
         };
         let node = is_sharded.then_some(found);
         let known = self.session.subscriptions.0.iter().position(|source| source.node == node);
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let Some(link) = self.dial(found).await else { return Ok(()) };
-                self.session.subscriptions.0.push(Source { link, node, n: 0 });
-                self.session.subscriptions.0.len() - 1
-            }
-        };
-        self.ask_source(at, &request).await?;
-        self.session.subscriptions.0.retain(|source| source.n > 0);
-        Ok(())
+        if known.is_some() {
+            return known;
+        }
+        let link = self.dial(found).await?;
+        self.session.subscriptions.0.push(Source { link, node, n: 0 });
+        Some(self.session.subscriptions.0.len() - 1)
     }
 
     async fn end_shard_channels(&mut self, request: &[u8]) -> io::Result<()> {
         for at in 0..self.session.subscriptions.0.len() {
             if self.session.subscriptions.0[at].node.is_some() {
-                self.ask_source(at, request).await?;
+                self.ask_source(at, request, false).await?;
             }
         }
         self.session.subscriptions.0.retain(|source| source.n > 0);
         Ok(())
     }
 
-    /// Sends a request about subscriptions, and passes on all that the node says until it has answered.
-    async fn ask_source(&mut self, at: usize, request: &[u8]) -> io::Result<()> {
-        let source = &mut self.session.subscriptions.0[at];
+    /// Sends a request about subscriptions, and passes on all that the node says until it has answered. True: another
+    /// node has the channels, which is known from now on.
+    async fn ask_source(&mut self, at: usize, request: &[u8], follows: bool) -> io::Result<bool> {
+        let Session { core, subscriptions, .. } = &mut self.session;
+        let source = &mut subscriptions.0[at];
         let mut bytes = request.to_vec();
         write_request([&b"PING"[..], MARK].into_iter(), &mut bytes);
         source.link.send(&bytes).await?;
+        let mut moved = false;
         loop {
-            let reply = source.link.next().await?;
-            if reply.windows(MARK.len()).any(|part| part == MARK) {
-                return Ok(());
+            let reply = source.link.next_within(core.thread.shared.settings.node_timeout).await?;
+            match Refusal::read(&reply) {
+                _ if is_mark(&reply) => return Ok(moved),
+                Some(Refusal::Moved(slot, address)) if follows => {
+                    core.thread.moved(slot, address);
+                    moved = true;
+                }
+                _ => {
+                    source.count(&reply);
+                    core.replies.push(&reply);
+                }
             }
-            source.count(&reply);
-            self.session.core.replies.push(&reply);
         }
     }
+}
+
+/// Whether a reply is that to PING with the mark: a message of a subscriber of RESP2, a text otherwise.
+fn is_mark(reply: &[u8]) -> bool {
+    let mut text = Vec::new();
+    Writer::new(&mut text, Version::Resp2).bulk(MARK);
+    reply == text || reply.strip_prefix(b"*2\r\n$4\r\npong\r\n").is_some_and(|rest| rest == text)
 }
 
 impl Source {

@@ -84,6 +84,13 @@ impl Session {
             Plan::Everywhere(_) | Plan::Scan(..) | Plan::ScanFirst => {
                 Some(Refusal::Missing(spec.name))
             }
+            // These would change the connection that all clients share.
+            Plan::Here if !matches!(spec.id, CommandId::Ping | CommandId::Echo) => {
+                Some(Refusal::Missing(spec.name))
+            }
+            Plan::Alone if !spec.flags.contains(Flags::BLOCKING) => {
+                Some(Refusal::Missing(spec.name))
+            }
             _ => is_refused.then_some(Refusal::Missing(spec.name)),
         };
         if let Some(refusal) = refusal {
@@ -118,7 +125,7 @@ impl Session {
         let Some((bytes, n)) = self.end_transaction() else { return Flow::Done };
         let now = Instant::now();
         let until = now + self.core.thread.shared.settings.retry_for;
-        let ticket = self.core.ticket(self.core.replies.expect(), 0);
+        let ticket = self.core.ticket(self.core.replies.expect(target.slot()), 0);
         let request = Request::new(target, ticket, true, until).of_commands(n);
         self.core.queue(upstream, &bytes, request, now);
         Flow::Done

@@ -38,6 +38,7 @@ pub(super) fn start(
             nodes: vec![reachable(*own).to_string()],
             login: login.clone(),
             memcached_login: login,
+            memcached_item_len_max: config.memcached.value_len_max,
             tls_nodes: tls,
             tls: config.tls.clone(),
             threads: config.threads,
