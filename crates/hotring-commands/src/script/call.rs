@@ -20,7 +20,7 @@ use crate::state::monitors;
 use crate::state::notify;
 use crate::state::routes::{Misplaced, UNANSWERED};
 use crate::state::tracking;
-use crate::table::{CommandError, Flags, Group, Spec, resolve};
+use crate::table::{CommandError, CommandId, Flags, Group, Spec, resolve};
 
 /// Runs commands for one run of a script.
 pub(super) struct Caller<'a, 'c> {
@@ -117,7 +117,9 @@ impl<'a, 'c> Caller<'a, 'c> {
             }
             _ => (None, "ERR Unknown Redis command called from script".into()),
         })?;
-        if spec.flags.contains(Flags::NOSCRIPT) {
+        // A script must not change how later requests of its connection are answered.
+        let is_of_connection = matches!(spec.id, CommandId::ReadOnly | CommandId::ReadWrite);
+        if is_of_connection || spec.flags.contains(Flags::NOSCRIPT) {
             let why = "ERR This Redis command is not allowed from script";
             return Err((Some(spec), why.into()));
         }

@@ -258,6 +258,8 @@ fn a_replica_answers_only_reads_of_its_shard_and_only_after_readonly() {
     let here = "-MOVED 3300 10.0.0.1:7001¶";
     let table = "
         GET b                   -> HERE
+        EVAL "redis.pcall('READONLY') return 1" 0 -> :1¶
+        GET b                   -> HERE
         READONLY                -> +OK¶
         GET b                   -> $-1¶ | _¶
         MGET b {b}x             -> *2¶$-1¶$-1¶ | *2¶_¶_¶

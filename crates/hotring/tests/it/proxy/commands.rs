@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use hotring_proxy::Settings;
+use hotring_proxy::{Proxy, Settings};
 
 use super::{connect, counted, proxy, say, wait_for};
 use crate::cluster_demo::Demo;
@@ -283,6 +283,82 @@ fn limits_hold_and_nonsense_ends_one_connection_only() {
     slow.send(&"GET big\r\n".repeat(100)).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(say(&mut one, "GET nope"), "nil");
+    drop(proxy);
+    demo.end();
+}
+
+/// All clients of a user share a connection to each node: none may change it for the others.
+#[test]
+fn nothing_changes_the_connections_that_clients_share() {
+    let demo = Demo::start(&["--copies", "1"]);
+    for node in demo.nodes.keys() {
+        let mut wire = Wire::connect(node).unwrap();
+        let users = ["other on >word ~* +@all", "plain on >word ~* +@read +@write -@transaction"];
+        for user in users {
+            assert_eq!(say(&mut wire, &format!("ACL SETUSER {user}")), "OK");
+        }
+    }
+    // One thread, so that all clients share.
+    let proxy = Proxy::start(Settings {
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        nodes: vec![demo.first.clone()],
+        threads: 1,
+        ..Settings::default()
+    });
+    let proxy = proxy.unwrap();
+    wait_for("the proxy knows the cluster", || proxy.is_ready());
+    let (mut one, mut other) = (connect(&proxy), connect(&proxy));
+    for line in ["AUTH other word", "HELLO 3", "READONLY", "RESET", "CLIENT REPLY OFF", "SELECT 1"]
+    {
+        assert_eq!(say(&mut one, "MULTI"), "OK");
+        assert!(say(&mut one, line).starts_with("-ERR") || line == "RESET", "{line}");
+        if line != "RESET" {
+            assert!(say(&mut one, "EXEC").starts_with("-EXECABORT"), "{line}");
+        }
+        assert_eq!(say(&mut other, "ACL WHOAMI"), "default", "{line}");
+        assert_eq!(say(&mut other, "HGETALL none"), "[]", "{line}");
+    }
+    // Without the right to MULTI, the commands behind it must not be executed one by one.
+    assert_eq!(say(&mut one, "AUTH plain word"), "OK");
+    assert!(say(&mut one, "MULTI").starts_with("-NOPERM"));
+    assert_eq!(say(&mut one, "SET a 1"), "OK");
+    // WATCH and subscriptions are of the user who began them.
+    for line in ["WATCH a", "SUBSCRIBE c"] {
+        let mut client = connect(&proxy);
+        assert!(say(&mut client, "HELLO 3").contains("Map"));
+        assert!(!say(&mut client, line).starts_with('-'), "{line}");
+        assert!(say(&mut client, "AUTH other word").starts_with("-ERR end WATCH"), "{line}");
+    }
+    // One whose node takes it in pieces, and answers the first before the last.
+    let value = "x".repeat(4 << 20);
+    let set =
+        |n: usize| format!("*3\r\n$3\r\nSET\r\n$4\r\n{{t}}{n}\r\n${}\r\n{value}\r\n", value.len());
+    let lines: String = (0..6).map(set).collect();
+    other.send(&format!("MULTI\r\n{lines}EXEC\r\n")).unwrap();
+    let replies: Vec<String> = (0..8).map(|_| super::shown(&other.reply().unwrap())).collect();
+    assert_eq!(replies[7], "[OK OK OK OK OK OK]", "{:?}", &replies[..7]);
+    assert_eq!(counted(&mut other, "proxy_unknown_writes"), 0);
+    drop(proxy);
+    demo.end();
+}
+
+#[test]
+fn replicas_are_waited_for() {
+    let demo = Demo::start(&[]);
+    let proxy = proxy(&demo, Settings::default());
+    let mut wire = connect(&proxy);
+    assert_eq!(say(&mut wire, "WAIT 1 10"), "0");
+    wait_for("replicas are in sync", || demo.status().matches("in sync, alive").count() == 3);
+    for key in ["a", "b", "c"] {
+        assert_eq!(say(&mut wire, &format!("SET {key} 1")), "OK");
+    }
+    assert_eq!(say(&mut wire, "WAIT 1 5000"), "1");
+    assert_eq!(say(&mut wire, "WAIT 2 50"), "1");
+    // One that has gone is not waited for.
+    wire.send("WAIT 9 0\r\n").unwrap();
+    drop(wire);
+    let mut other = connect(&proxy);
+    wait_for("the other has gone", || counted(&mut other, "connected_clients") == 1);
     drop(proxy);
     demo.end();
 }

@@ -62,6 +62,8 @@ fn clients_of_memcached_use_the_whole_cluster() {
         ("ms m 3 q¶abc¶mg m v", "VA 3¶abc¶"),
         ("mg YQ== b v", "VA 2¶xz¶"),
         ("md m q¶mg m v", "EN¶"),
+        ("mg nope q1¶mg a v", "VA 2¶xz¶"),
+        ("ms m 1 qx¶y¶mg m v", "VA 1¶y¶"),
         ("nonsense", "ERROR¶"),
         ("get", "ERROR¶"),
         ("version", "VERSION 1.6.45¶"),
@@ -75,6 +77,13 @@ fn clients_of_memcached_use_the_whole_cluster() {
     let mut values: Vec<_> = values.split("VALUE ").skip(1).collect();
     values.sort_unstable();
     assert_eq!(values, ["a 5 2¶xz¶", "b 6 2¶yy¶", "c 7 0¶¶", "q 0 1¶x¶"]);
+    // More requests without a reply than may be on their way at once.
+    let many: String = (0..3_000).map(|n| format!("set many:{n} 0 0 1 noreply¶x¶")).collect();
+    assert_eq!(client.say(&format!("{many}get many:2999")), "VALUE many:2999 0 1¶x¶END¶");
+    let mut last = Client::connect(&proxy);
+    last.0.get_mut().write_all(b"set last 0 0 1 noreply\r\nx\r\nquit\r\n").unwrap();
+    assert_eq!(last.0.read_line(&mut String::new()).unwrap(), 0, "the connection ends");
+    assert_eq!(client.say("get last"), "VALUE last 0 1¶x¶END¶");
     assert!(client.say("stats").starts_with("STAT pid "));
     // Redis's clients see the same keys.
     let mut redis = super::connect(&proxy);
