@@ -18,16 +18,19 @@ type Program<'a> = &'a dyn Fn(u16) -> (Command, &'static str);
 
 /// Checks pymemcache.
 pub fn pymemcache(hotring: &Path) -> Result<Done> {
-    check_pymemcache(hotring, against_server)
+    check_pymemcache(hotring, &[], against_server)
 }
 
 /// The same against the proxy of a cluster.
 pub fn pymemcache_proxy(hotring: &Path) -> Result<Done> {
-    check_pymemcache(hotring, |hotring, program| against_memcached_proxy(hotring, program))
+    check_pymemcache(hotring, &["proxy"], |hotring, program| {
+        against_memcached_proxy(hotring, program)
+    })
 }
 
 fn check_pymemcache(
     hotring: &Path,
+    words: &[&str],
     run: impl FnOnce(&Path, Program<'_>) -> Result<Done>,
 ) -> Result<Done> {
     let folder = root().join("tests/clients/memcached");
@@ -39,7 +42,7 @@ fn check_pymemcache(
     };
     run(hotring, &|port| {
         let mut check = process::command(&python);
-        check.arg(folder.join("check.py")).arg(port.to_string());
+        check.arg(folder.join("check.py")).arg(port.to_string()).args(words);
         (check, "ok: ")
     })
 }

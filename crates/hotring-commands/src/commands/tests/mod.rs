@@ -6,6 +6,7 @@ mod bits;
 mod blocking;
 mod cluster;
 mod compare;
+mod copies;
 mod counter;
 mod dump;
 mod expire;
