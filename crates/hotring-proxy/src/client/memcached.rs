@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use hotring_cluster::{Slot, slot_of};
-use hotring_commands::memcached::VERSION;
 use hotring_protocol::memcached::{
     Command, Data, Decoded, Decoder, Limits, MetaFlags, MetaKey, ReplyForm, Request as Parsed,
     is_quiet,
@@ -138,12 +137,10 @@ impl Core {
     fn known_answer(&self, command: Command, args: ArgsView<'_>) -> Option<String> {
         Some(match command {
             Command::MetaNoop => "MN\r\n".to_string(),
-            Command::Version => format!("VERSION {VERSION}\r\n"),
-            Command::Verbosity => "OK\r\n".to_string(),
-            Command::Stats if args.get(1) == Some(b"reset") => "RESET\r\n".to_string(),
             Command::Stats if args.len() == 1 => info::memcached_stats(&self.thread),
-            Command::Stats => "END\r\n".to_string(),
-            Command::CacheMemlimit
+            // About the items of a node.
+            Command::Stats
+            | Command::CacheMemlimit
             | Command::Shutdown
             | Command::Watch
             | Command::LruCrawler
