@@ -4,6 +4,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use hotring_log::wire::WIRE_VERSION;
 use hotring_server::{Config, CoordinatorAddress, Secret, start};
 
 use crate::wire::{Reply, TestServer, Wire, bulk, ok, request};
@@ -71,7 +72,8 @@ fn links_to_other_nodes_end_with_the_rights_of_their_user() {
         c.replication.cluster.coordinator = Some(CoordinatorAddress::Embedded);
     });
     let mut admin = server.connect();
-    for begins in ["HOTRING.COORDINATE 1", "HOTRING.REPLICATE 2 1"] {
+    let replicate = format!("HOTRING.REPLICATE {WIRE_VERSION} 1");
+    for begins in ["HOTRING.COORDINATE 1", &replicate] {
         let right = begins.split(' ').next().unwrap();
         for ends in ["CLIENT KILL USER u", &format!("ACL SETUSER u -{right}"), "ACL DELUSER u"] {
             assert_eq!(admin.say(&format!("ACL SETUSER u on >pw +{right}")), ok());
