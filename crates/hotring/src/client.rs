@@ -1,15 +1,20 @@
 //! A small RESP client for subcommands that talk to a running server: one request and reply at a
 //! time or, for `export` and `import`, pipelined requests and raw replies.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches};
 use hotring_protocol::{Reply, ReplyLimits, ReplyReader};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 /// The default address of the server.
 const ADDRESS: &str = "127.0.0.1:6379";
@@ -149,6 +154,16 @@ impl Client {
         Ok(Client::new(stream.try_clone()?, stream))
     }
 
+    /// Connects to `HOST:PORT` over TLS.
+    pub(crate) fn tls(host: &str, port: u16, config: Arc<ClientConfig>) -> io::Result<Self> {
+        let stream = TcpStream::connect((host, port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        let both = BothWays(Rc::new(RefCell::new(StreamOwned::new(connection, stream))));
+        Ok(Client::new(both.clone(), both))
+    }
+
     /// Connects to a unix socket.
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
@@ -179,7 +194,8 @@ impl Client {
 
     /// Sends requests without waiting.
     pub(crate) fn send(&mut self, requests: &[u8]) -> io::Result<()> {
-        self.output.write_all(requests)
+        self.output.write_all(requests)?;
+        self.output.flush()
     }
 
     /// Waits for the next reply.
@@ -195,6 +211,26 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// A stream over TLS, whose two directions share the keys.
+#[derive(Clone)]
+struct BothWays(Rc<RefCell<StreamOwned<ClientConnection, TcpStream>>>);
+
+impl Read for BothWays {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.borrow_mut().read(bytes)
+    }
+}
+
+impl Write for BothWays {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.borrow_mut().flush()
     }
 }
 

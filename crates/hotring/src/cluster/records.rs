@@ -11,6 +11,7 @@ use hotring_coordinator::{Coordinator, Outcome, Transaction};
 use hotring_server::Config;
 use tokio::runtime::LocalRuntime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_rustls::rustls::ClientConfig;
 
 use crate::client::{PASSWORD, password};
 
@@ -77,6 +78,18 @@ fn config(flags: &ArgMatches) -> Result<Config, String> {
         }
     }
     Ok(config)
+}
+
+/// TLS to the nodes, if the flags name its files.
+pub(super) fn tls(flags: &ArgMatches) -> Result<Option<Arc<ClientConfig>>, String> {
+    let has_files = TLS_FILES.iter().any(|(name, _)| flags.get_one::<String>(name).is_some());
+    match has_files {
+        true => {
+            let client = hotring_commands::state::tls::client(&config(flags)?.tls);
+            client.map(Some).map_err(|why| why.to_string())
+        }
+        false => Ok(None),
+    }
 }
 
 impl Records {

@@ -91,6 +91,15 @@ fn a_cluster_speaks_tls_only_and_puts_copies_into_different_zones() {
         assert_eq!(shard.matches("zone east").count(), 1, "{}", shown());
         assert_eq!(shard.matches("zone west").count(), 1, "{}", shown());
     }
+    // Commands that ask the nodes themselves use TLS, too.
+    let mut check = cluster(&["check"], &address, "pw");
+    let checked = output(with_tls(&mut check, "client"));
+    let text = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(checked.status.success(), "{text} {}", stderr(&checked));
+    let mut failover = cluster(&["failover", "1", "--yes"], &address, "pw");
+    let done = output(with_tls(&mut failover, "client"));
+    assert!(done.status.success(), "{}", stderr(&done));
+    wait_for("the replicas are in sync", || shown().matches("in sync, alive").count() == 2);
     // Each key is found by the redirection of some node, which names a port of TLS.
     for key in ["a", "b", "c", "foo"] {
         let answer = say(ports[0], &["SET", key, "1"]);
