@@ -147,12 +147,14 @@ impl Thread {
         node.into()
     }
 
-    /// A slot of each primary.
+    /// A slot of each primary; slot 0, whose requests wait for a node, while none is known.
     pub(crate) fn slots_of_primaries(&self) -> Vec<Slot> {
         let routes = self.routes.borrow();
         let mut met = BTreeSet::from([NONE]);
         let slots = (0..SLOTS).zip(&routes.owners);
-        slots.filter(|(_, owner)| met.insert(**owner)).map(|(slot, _)| slot).collect()
+        let slots = slots.filter(|(_, owner)| met.insert(**owner)).map(|(slot, _)| slot);
+        let slots: Vec<Slot> = slots.collect();
+        if slots.is_empty() { vec![0] } else { slots }
     }
 
     /// The node that serves a request.
@@ -284,10 +286,9 @@ impl Thread {
             let since = |silence: Duration| now.checked_sub(silence).unwrap_or(now);
             let (usual, gone) = (since(self.shared.settings.node_timeout), since(GONE));
             let routes = self.routes.borrow();
-            let primaries: BTreeSet<u16> = routes.owners.iter().copied().collect();
             let pools = &mut *self.pools.borrow_mut();
             pools.retain(|_, used| {
-                used.pool.break_silent(usual, gone, |node| !primaries.contains(&(node as u16)));
+                used.pool.break_silent(usual, gone, |node| !routes.owners.contains(&(node as u16)));
                 if Rc::strong_count(&used.pool) > 1 {
                     used.at = now;
                 }

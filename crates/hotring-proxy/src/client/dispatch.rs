@@ -134,10 +134,7 @@ impl Session {
         args: ArgsView<'_>,
         combine: Combine,
     ) -> Flow {
-        let mut slots = self.core.thread.slots_of_primaries();
-        if slots.is_empty() {
-            slots.push(0);
-        }
+        let slots = self.core.thread.slots_of_primaries();
         self.send_all(spec, &slots, combine, |_, out| write_request(args.iter(), out))
     }
 

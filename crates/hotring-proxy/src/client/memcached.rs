@@ -212,10 +212,7 @@ impl Core {
     fn flush(&mut self, bytes: &[u8], is_quiet: bool) -> Flow {
         let combine = if is_quiet { Combine::Nothing } else { Combine::AllSucceeded };
         let form = form(Command::FlushAll, is_quiet);
-        let mut targets = self.thread.slots_of_primaries();
-        if targets.is_empty() {
-            targets.push(0);
-        }
+        let targets = self.thread.slots_of_primaries();
         self.send_all_memcached(&targets, combine, form, true, |_, out| {
             out.extend_from_slice(bytes);
             out.extend_from_slice(if is_quiet { MARK } else { b"" });

@@ -5,19 +5,15 @@ mod faults;
 mod memcached;
 
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
 
 use hotring_protocol::Reply;
 use hotring_proxy::{Proxy, Settings};
 use rustix::process::Signal;
 
-use crate::cluster::cluster;
+use crate::cluster::{cluster, wait_for};
 use crate::cluster_demo::Demo;
 use crate::nemesis::clients::Wire;
 use crate::{Folder, Server, hotring, output, stderr};
-
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A proxy before the nodes of a demo.
 fn proxy(demo: &Demo, settings: Settings) -> Proxy {
@@ -38,15 +34,6 @@ fn address(proxy: &Proxy) -> String {
 
 fn connect(proxy: &Proxy) -> Wire {
     Wire::connect(&address(proxy)).unwrap()
-}
-
-#[track_caller]
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// The reply as a line.
