@@ -191,6 +191,8 @@ pub fn number_after(line: &str, name: &str) -> u64 {
 pub struct Wire {
     pub stream: TcpStream,
     replies: ReplyReader,
+    /// Filled by each read; allocated by the first. To fill it with zeros for each reply takes longer than the reply.
+    chunk: Vec<u8>,
 }
 
 /// A request as bytes.
@@ -214,7 +216,7 @@ impl Wire {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(READ_MAX))?;
         stream.set_nodelay(true)?;
-        Ok(Wire { stream, replies: ReplyReader::default() })
+        Ok(Wire { stream, replies: ReplyReader::default(), chunk: Vec::new() })
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -261,19 +263,20 @@ impl Wire {
 
     /// The next reply, or why there is none.
     pub fn try_reply(&mut self) -> io::Result<Reply> {
-        let mut chunk = Vec::new();
         loop {
             if let Some(reply) = self.replies.next_reply().expect("a reply of RESP") {
                 return Ok(Reply::of(reply));
             }
-            chunk.resize(64 << 10, 0);
-            let len = self.stream.read(&mut chunk)?;
+            if self.chunk.is_empty() {
+                self.chunk = vec![0; 64 << 10];
+            }
+            let len = self.stream.read(&mut self.chunk)?;
             if len == 0 {
                 let unread = self.replies.unread().escape_ascii().to_string();
                 let why = format!("the connection ended inside a reply: {unread}");
                 return Err(io::Error::new(ErrorKind::UnexpectedEof, why));
             }
-            self.replies.push(&chunk[..len]);
+            self.replies.push(&self.chunk[..len]);
         }
     }
 
