@@ -1,11 +1,12 @@
 //! Runs the test programs of the workspace side by side: most of them wait for sockets and clocks, and cargo would run
 //! them one after another. Each program's output is printed in one piece, once it has ended.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -61,10 +62,10 @@ impl Program {
     }
 }
 
-/// Builds the test programs of the workspace that these arguments of `cargo test` select.
+/// Builds the test programs that these arguments of `cargo test` select.
 pub fn build(which: &[&str]) -> Result<Vec<Program>> {
     let mut command = cargo();
-    command.args(["test", "--workspace", "--locked", "--quiet", "--no-run"]).args(which);
+    command.args(["test", "--locked", "--quiet", "--no-run"]).args(which);
     command.arg("--message-format=json-render-diagnostics");
     println!("  $ {}", process::shown(&command));
     let built = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
@@ -83,42 +84,69 @@ struct End {
     failure: Option<String>,
 }
 
-/// Runs all programs, as many at once as there are processors, and counts the tests that passed.
-pub fn run(programs: &[Program]) -> Result<Done> {
+/// Programs that wait for a lane, and whether more will come.
+struct Queue {
+    waiting: Mutex<(VecDeque<Program>, bool)>,
+    changed: Condvar,
+}
+
+impl Queue {
+    /// The next program; None once all have been taken and no more will come.
+    fn next(&self) -> Option<Program> {
+        let waiting = self.waiting.lock().expect("no lane panics while it holds this");
+        let more = |waiting: &mut (VecDeque<Program>, bool)| waiting.0.is_empty() && waiting.1;
+        self.changed.wait_while(waiting, more).expect("as above").0.pop_front()
+    }
+
+    /// Adds programs that go before those that wait. No more will come.
+    fn complete(&self, programs: Vec<Program>) {
+        let mut waiting = self.waiting.lock().expect("no lane panics while it holds this");
+        programs.into_iter().rev().for_each(|program| waiting.0.push_front(program));
+        waiting.1 = false;
+        self.changed.notify_all();
+    }
+}
+
+/// Runs all programs, as many at once as there are processors, and counts the tests that passed. Meanwhile `build`
+/// makes more, which take the next lanes.
+pub fn run(
+    programs: Vec<Program>,
+    build: impl FnOnce() -> Result<Vec<Program>> + Send,
+) -> Result<Done> {
     ensure!(!programs.is_empty(), "no test was built");
     let lanes = std::thread::available_parallelism().map_or(1, usize::from);
     // Tests wait more than they compute, so two of a program per processor run at once.
     let threads = (2 * lanes).to_string();
     let outputs = target().join("test-outputs");
     std::fs::create_dir_all(&outputs)?;
-    let waiting = Mutex::new(programs.iter().enumerate());
+    let waiting = Mutex::new((VecDeque::from(programs), true));
+    let queue = Queue { waiting, changed: Condvar::new() };
     let (ends, ended) = mpsc::channel();
     std::thread::scope(|scope| {
-        for _ in 0..lanes {
-            let (waiting, outputs, threads, ends) = (&waiting, &outputs, &threads, ends.clone());
-            scope.spawn(move || run_lane(waiting, outputs, threads, &ends));
+        for lane in 0..lanes {
+            let output = outputs.join(format!("{lane}.txt"));
+            let (queue, threads, ends) = (&queue, &threads, ends.clone());
+            scope.spawn(move || run_lane(queue, &output, threads, &ends));
         }
         drop(ends);
-        report(&ended, programs.len())
+        let builder = scope.spawn(|| {
+            let built = build();
+            let (programs, failure) = built.map_or_else(|e| (Vec::new(), Some(e)), |p| (p, None));
+            queue.complete(programs);
+            failure.map_or(Ok(()), Err)
+        });
+        let done = report(&ended);
+        builder.join().expect("a build does not panic")?;
+        done
     })
 }
 
 /// Runs programs one after another, until none is left.
-fn run_lane<'a>(
-    waiting: &Mutex<impl Iterator<Item = (usize, &'a Program)>>,
-    outputs: &Path,
-    threads: &str,
-    ends: &Sender<End>,
-) {
-    loop {
-        let next = waiting.lock().expect("no lane panics while it holds this").next();
-        let Some((number, program)) = next else { return };
+fn run_lane(queue: &Queue, output: &Path, threads: &str, ends: &Sender<End>) {
+    while let Some(program) = queue.next() {
         let begun = Instant::now();
-        let ran = run_one(program, &outputs.join(format!("{number}.txt")), threads);
-        let (output, failure) = match ran {
-            Ok((output, failure)) => (output, failure),
-            Err(error) => (String::new(), Some(format!("{error:#}"))),
-        };
+        let (output, failure) = run_one(&program, output, threads)
+            .unwrap_or_else(|error| (String::new(), Some(format!("{error:#}"))));
         let end = End { name: program.name(), output, time: begun.elapsed(), failure };
         if ends.send(end).is_err() {
             return;
@@ -131,7 +159,7 @@ fn run_one(program: &Program, output: &Path, threads: &str) -> Result<(String, O
     // One file takes both streams in their order.
     let file = File::create(output)?;
     let mut command: Command = process::command(&program.path);
-    command.arg("--quiet").current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         command.env("RUST_TEST_THREADS", threads);
     }
@@ -142,31 +170,45 @@ fn run_one(program: &Program, output: &Path, threads: &str) -> Result<(String, O
     Ok((text, (!status.success()).then(|| status.to_string())))
 }
 
-/// Prints each end as it comes, and the name of what failed at last.
-fn report(ended: &mpsc::Receiver<End>, programs: usize) -> Result<Done> {
-    let (mut passed, mut left, mut failures) = (0, programs, Vec::new());
+/// Prints each end as it comes, how many tests each engine has passed, and the name of what failed at last.
+fn report(ended: &mpsc::Receiver<End>) -> Result<Done> {
+    let (mut passed, mut programs, mut failures) = (0, 0, Vec::new());
+    let mut engines: BTreeMap<String, usize> = BTreeMap::new();
     let begun = Instant::now();
-    while left > 0 {
+    loop {
         let End { name, output, time, failure } = match ended.recv_timeout(SILENCE) {
             Ok(end) => end,
             Err(RecvTimeoutError::Timeout) => {
-                println!("  ... {left} programs left after {} s", begun.elapsed().as_secs());
+                println!("  ... {programs} programs done after {} s", begun.elapsed().as_secs());
                 continue;
             }
             Err(RecvTimeoutError::Disconnected) => break,
         };
-        left -= 1;
+        programs += 1;
         let count: usize = output.lines().map(passed_tests).sum();
         passed += count;
         println!("  {name}: {count} passed in {:.1} s", time.as_secs_f64());
-        if count > 0 || failure.is_some() {
-            println!("{}", output.trim());
+        for engine in output.lines().filter_map(engine_of) {
+            *engines.entry(engine.to_string()).or_default() += 1;
+        }
+        if failure.is_some() {
+            output.lines().filter(|line| !line.ends_with(" ... ok")).for_each(|l| println!("{l}"));
         }
         failures.extend(failure.map(|why| format!("{name} ended with {why}")));
     }
-    ensure!(left == 0, "{left} test programs did not run");
+    if !engines.is_empty() {
+        let counts: Vec<String> = engines.iter().map(|(name, n)| format!("{name} {n}")).collect();
+        println!("  tests passed by each engine: {}", counts.join(", "));
+    }
     ensure!(failures.is_empty(), "{}", failures.join("; "));
     Ok(Done::Passed(passed))
+}
+
+/// The engine in the name of a passed test, `module::test::engine`.
+fn engine_of(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("test ")?.strip_suffix(" ... ok")?;
+    let engine = name.rsplit("::").next()?;
+    ["hotring", "chaining", "mercury", "gcuckoo", "lines"].contains(&engine).then_some(engine)
 }
 
 /// The number of passed tests that this line of a test program states.
@@ -178,6 +220,29 @@ pub fn passed_tests(line: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_engine_of_a_test_is_in_its_name() {
+        assert_eq!(engine_of("test model_u64s::answers::mercury ... ok"), Some("mercury"));
+        assert_eq!(engine_of("test model_u64s::answers::mercury ... FAILED"), None);
+        assert_eq!(engine_of("test mercury::readers_go_on ... ok"), None);
+    }
+
+    #[test]
+    fn programs_that_come_later_go_first_and_lanes_end_after_the_last() {
+        let program = |name: &str| Program {
+            folder: name.into(),
+            target: "t".to_owned(),
+            is_integration: true,
+            path: "/bin/t".into(),
+        };
+        let waiting = Mutex::new((VecDeque::from([program("a"), program("b")]), true));
+        let queue = Queue { waiting, changed: Condvar::new() };
+        assert_eq!(queue.next(), Some(program("a")));
+        queue.complete(vec![program("c"), program("d")]);
+        let rest: Vec<Program> = std::iter::from_fn(|| queue.next()).collect();
+        assert_eq!(rest, [program("c"), program("d"), program("b")]);
+    }
 
     #[test]
     fn passed_tests_are_counted() {
@@ -225,18 +290,28 @@ mod tests {
         Program { folder, target: "t".into(), is_integration: true, path }
     }
 
+    fn run_all(programs: Vec<Program>) -> Result<Done> {
+        run(programs, || Ok(Vec::new()))
+    }
+
+    fn passing() -> Program {
+        Program { path: "/bin/true".into(), ..failing() }
+    }
+
     #[test]
     fn a_program_that_fails_fails_the_step() {
-        let error =
-            run(&[failing(), Program { path: "/bin/true".into(), ..failing() }]).unwrap_err();
+        let error = run_all(vec![failing(), passing()]).unwrap_err();
         assert!(error.to_string().contains("ended with exit status: 1"), "{error}");
         assert!(!error.to_string().contains("; "), "only one has failed: {error}");
         let missing = Program { path: "/nowhere".into(), ..failing() };
-        assert!(run(&[missing]).unwrap_err().to_string().contains("cannot run /nowhere"));
-        assert!(run(&[]).is_err());
-        assert!(matches!(
-            run(&[Program { path: "/bin/true".into(), ..failing() }]),
-            Ok(Done::Passed(0))
-        ));
+        assert!(run_all(vec![missing]).unwrap_err().to_string().contains("cannot run /nowhere"));
+        assert!(run_all(Vec::new()).is_err());
+        assert!(matches!(run_all(vec![passing()]), Ok(Done::Passed(0))));
+    }
+
+    #[test]
+    fn a_program_that_is_built_meanwhile_counts_and_so_does_a_failed_build() {
+        assert!(run(vec![passing()], || Ok(vec![failing()])).is_err());
+        assert!(run(vec![passing()], || anyhow::bail!("cannot be built")).is_err());
     }
 }

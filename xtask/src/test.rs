@@ -1,12 +1,11 @@
 //! The steps of `cargo xtask check` and of `cargo xtask test`, in the order of their cost.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Result;
 
-use crate::lanes::passed_tests;
+use crate::lanes::{Program, passed_tests};
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
 use crate::{docs, instructions, lanes, process, tidy, tools};
@@ -20,7 +19,9 @@ pub fn check() -> Result<ExitCode> {
     suite.step("formatting", formatting);
     suite.step("tidy", tidy::run);
     suite.step("clippy", || clippy(&[]).map(|()| Done::Passed(1)));
-    suite.step("unit tests", || lanes::run(&lanes::build(&["--lib", "--bins"])?));
+    suite.step("unit tests", || {
+        lanes::run(lanes::build(&["--workspace", "--lib", "--bins"])?, || Ok(Vec::new()))
+    });
     Ok(suite.finish())
 }
 
@@ -41,33 +42,29 @@ pub fn test() -> Result<ExitCode> {
     suite.step("tidy", tidy::run);
     let mut programs = Vec::new();
     suite.step("tests, built", || {
-        programs = lanes::build(&["--all-targets", "--exclude", INDEX])?;
+        programs = lanes::build(&["--workspace", "--all-targets", "--exclude", INDEX])?;
         Ok(Done::Passed(programs.len()))
     });
-    // Tests wait for sockets and clocks; meanwhile the processor can build for later steps.
-    let ahead = std::thread::spawn(build_ahead);
-    suite.step("tests", || lanes::run(&programs));
-    suite.step("index, unoptimised", index_tests);
+    suite.step("tests", || lanes::run(programs, build_beside));
     suite.step("doc tests", doc_tests);
     suite.step("generated pages", docs::check);
-    let _ = ahead.join();
-    suite.step("tests, optimised", optimised_tests);
     suite.step("instructions", instructions::check);
     Ok(suite.finish())
 }
 
-/// The index's tests, optimised.
-const OPTIMISED: &[&str] = &["--profile", "tested", "--locked", "-p", INDEX, "--test", "it"];
+/// The index's tests, optimised: races show in optimised code, and the checks take four times as long otherwise.
+/// (`torture` covers the store in optimised code.)
+const OPTIMISED: &[&str] = &["--profile", "tested", "-p", INDEX, "--test", "it"];
 
-/// The tests of the index's internals.
-const UNOPTIMISED: &[&str] = &["--locked", "--quiet", "-p", INDEX, "--lib", "--test", "forced"];
+/// The tests of the index's internals, with checks that only unoptimised code has.
+const UNOPTIMISED: &[&str] = &["-p", INDEX, "--lib", "--test", "forced"];
 
-/// Builds the programs of later steps, while the tests run.
-fn build_ahead() {
-    for words in [OPTIMISED, UNOPTIMISED] {
-        build_quietly(&[&["test", "--no-run"], words].concat());
-    }
+/// Builds the programs of the index and those that later steps need, while tests wait for sockets and clocks.
+fn build_beside() -> Result<Vec<Program>> {
+    let mut programs = lanes::build(OPTIMISED)?;
+    programs.extend(lanes::build(UNOPTIMISED)?);
     build_quietly(instructions::BUILD);
+    Ok(programs)
 }
 
 /// Builds without output. A failure is repeated and reported by the step that needs the build.
@@ -129,45 +126,4 @@ fn doc_tests() -> Result<Done> {
         "--no-fail-fast",
         "--doc",
     ]))
-}
-
-/// Tests of the index's internals, with checks that only unoptimised code has.
-fn index_tests() -> Result<Done> {
-    count_tests(cargo().args(["test", "--no-fail-fast"]).args(UNOPTIMISED))
-}
-
-/// Runs the index's tests optimised: races show in optimised code, and the checks take four times
-/// as long otherwise. (`torture` covers the store in optimised code.) Prints how many tests each
-/// engine has passed.
-fn optimised_tests() -> Result<Done> {
-    let mut passed = 0;
-    let mut engines: BTreeMap<String, usize> = BTreeMap::new();
-    process::run_lines(cargo().arg("test").args(OPTIMISED), |line| {
-        passed += passed_tests(line);
-        if let Some(engine) = engine_of(line) {
-            *engines.entry(engine.to_string()).or_default() += 1;
-        }
-    })?;
-    let counts: Vec<String> = engines.iter().map(|(name, n)| format!("{name} {n}")).collect();
-    println!("  tests passed by each engine: {}", counts.join(", "));
-    Ok(Done::Passed(passed))
-}
-
-/// The engine in the name of a passed test, `module::test::engine`.
-fn engine_of(line: &str) -> Option<&str> {
-    let name = line.strip_prefix("test ")?.strip_suffix(" ... ok")?;
-    let engine = name.rsplit("::").next()?;
-    ["hotring", "chaining", "mercury", "gcuckoo", "lines"].contains(&engine).then_some(engine)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_engine_of_a_test_is_in_its_name() {
-        assert_eq!(engine_of("test model_u64s::answers::mercury ... ok"), Some("mercury"));
-        assert_eq!(engine_of("test model_u64s::answers::mercury ... FAILED"), None);
-        assert_eq!(engine_of("test mercury::readers_go_on ... ok"), None);
-    }
 }

@@ -40,6 +40,7 @@ const PROOFS: &[Proof] = &[
     ("nemesis", nemesis::nemesis),
     ("fuzzing", fuzzing),
     ("torture", torture),
+    ("memory", memory),
     ("crashes", crashes),
     ("engines", engine_servers),
     ("redis-tools", redis_tools),
@@ -71,6 +72,7 @@ const TRIED_CLIENTS: &[&str] = &[
 /// Builds for later proofs, made while the models leave a processor idle.
 const AHEAD: &[&[&str]] = &[
     &["build", "--locked", "--quiet", "--profile", "tested", "-p", "hotring-bench"],
+    &["test", "--no-run", "--locked", "--profile", "tested", "-p", "hotring-bench", "--test", "it"],
     &["build", "--locked", "--quiet", "--workspace", "--bins"],
 ];
 
@@ -217,6 +219,13 @@ fn torture(form: Form) -> Result<Done> {
     let seconds = if form == Form::Long { "60" } else { "10" };
     process::run(process::command(bench()?).args(["torture", "--seconds", seconds]))?;
     Ok(Done::Passed(2))
+}
+
+/// The process's memory stays near its limit under loads that try to exceed it.
+fn memory(_: Form) -> Result<Done> {
+    let mut command = cargo();
+    command.args(["test", "--locked", "--quiet", "--profile", "tested", "-p", "hotring-bench"]);
+    count_some(command.args(["--test", "it", "--", "--ignored", "bounds::"]))
 }
 
 /// Kills servers with a log: each mode of the log must keep its guarantees.

@@ -316,6 +316,6 @@ fn compare(seed: u64) {
 
 #[test]
 fn random_requests_get_the_replies_of_memcached() {
-    let n_seeds = std::env::var("HOTRING_DIFFERENTIAL_SEEDS").map_or(2, |n| n.parse().unwrap());
+    let n_seeds = std::env::var("HOTRING_DIFFERENTIAL_SEEDS").map_or(1, |n| n.parse().unwrap());
     (0..n_seeds).for_each(compare);
 }
