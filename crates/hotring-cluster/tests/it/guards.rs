@@ -407,3 +407,31 @@ fn a_handover_is_taken_up_once() {
     let took = |act: &replica::Act| matches!(act, replica::Act::TakeOver(_));
     assert_eq!(pair.replica.acts().iter().filter(|act| took(act)).count(), 1);
 }
+
+/// The outcome of its transaction was unknown, and before it read the record an operator had added a replica. It took
+/// that for a record without a place for it, and the shard had a primary that never served.
+#[test]
+fn a_promotion_that_went_through_unseen_goes_on_after_a_change_of_the_record() {
+    let mut pair = recorded_pair();
+    pair.now += at(4000);
+    pair.replica.promote(pair.now, vec![], false).unwrap();
+    let shard = Shard {
+        epoch: Epoch(2),
+        promoted: Epoch(1),
+        primary: me(1, 2),
+        in_sync: vec![node(2)],
+        replicas: vec![node(2)],
+    };
+    let found = |revision, shard: &Shard| Outcome::Records(vec![(4, revision, shard.clone())]);
+    pair.replica.outcome(pair.now, found(5, &shard));
+    pair.replica.outcome(pair.now, Outcome::Unknown);
+    let through = shard.with_primary(me(2, 4), Epoch(2)).with_replica(node(3));
+    pair.replica.outcome(pair.now, found(7, &through));
+    pair.replica.outcome(pair.now, Outcome::Done(8));
+    let acts = pair.replica.acts();
+    let epoch = |act: &replica::Act| match act {
+        replica::Act::TakeOver(from) => Some(from.epoch),
+        _ => None,
+    };
+    assert_eq!(acts.iter().find_map(epoch), Some(Epoch(4)), "{acts:?}");
+}
