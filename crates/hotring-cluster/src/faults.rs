@@ -71,6 +71,8 @@ mod variants {
         FeedOverEpoch,
         /// Someone else adds a replica to the in-sync set.
         AddAsMember,
+        /// A replica is added to the set before it has heard that it has caught up.
+        NameUnaware,
         /// A primary does not take over what others have changed in its record.
         HeedNobody,
         /// A node gets a shard although its own record has changed.
@@ -151,6 +153,7 @@ mod variants {
             Self::SyncBelow,
             Self::FeedOverEpoch,
             Self::AddAsMember,
+            Self::NameUnaware,
             Self::HeedNobody,
         ];
     }

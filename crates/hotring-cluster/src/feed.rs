@@ -68,6 +68,17 @@ pub struct Follower {
     pub answered: u64,
     /// When that beat was sent.
     pub promised: Option<Moment>,
+    /// The first of the beats since which all have said that it has caught up.
+    told: Option<u64>,
+    /// Whether it is about to be in the in-sync set, and nothing more is acknowledged without it.
+    pub joins: bool,
+}
+
+impl Follower {
+    /// Whether it has heard that it has all that may have been acknowledged: only then it can be promoted.
+    pub fn knows(&self) -> bool {
+        self.told.is_some_and(|told| self.answered >= told)
+    }
 }
 
 /// How far a replica is behind.
@@ -158,6 +169,8 @@ impl Feed {
             has_acked: false,
             answered: 0,
             promised: None,
+            told: None,
+            joins: false,
         });
         Answer {
             to: hello.from.incarnation,
@@ -169,6 +182,13 @@ impl Feed {
             leads: source.leads,
             above: source.above.to_vec(),
             course,
+        }
+    }
+
+    /// Notes which replicas are about to be in the in-sync set.
+    pub fn join(&mut self, nodes: &[NodeId]) {
+        for follower in &mut self.followers {
+            follower.joins = nodes.contains(&follower.id.node);
         }
     }
 
@@ -227,10 +247,12 @@ impl Feed {
         }
         self.sent.push_back((self.beats, now));
         let News { lease, committed, told } = news;
-        let heard = self.followers.iter().filter(|follower| follower.has_acked);
-        let beat = |follower: &Follower| {
+        let number = self.beats;
+        let heard = self.followers.iter_mut().filter(|follower| follower.has_acked);
+        let beat = |follower: &mut Follower| {
             let (member, caught_up) = judge(follower);
-            let (stamp, number) = (follower.stamp, self.beats);
+            let stamp = follower.stamp;
+            follower.told = caught_up.then(|| follower.told.unwrap_or(number));
             let beat = Beat { stamp, number, lease, committed, member, caught_up, told };
             (follower.id.node, beat)
         };

@@ -1,5 +1,6 @@
 //! The primary's record: it names this start, and the in-sync set in it follows what the replicas do.
 
+use crate::feed::Follower;
 use crate::ids::{Moment, NodeId};
 use crate::in_sync::{InSync, Set};
 use crate::primary::{Act, Primary, StartRefused, State};
@@ -8,6 +9,9 @@ use crate::records::{Next, Outcome, Revision, Shard};
 impl Primary {
     /// Asks the records to remove members that lag and to add replicas that have caught up.
     pub(crate) fn adapt_set(&mut self, now: Moment) {
+        let joining = self.joining(now);
+        self.feed.join(&joining);
+        self.advance();
         let Some(record) = self.in_sync.settled() else { return };
         let barrier = self.barrier();
         let is_ready = |node: NodeId| self.is_within(now, node, self.rules.in_sync_lag);
@@ -20,10 +24,11 @@ impl Primary {
         };
         let mut wanted: Vec<NodeId> = record.in_sync.iter().copied().filter(stays).collect();
         for follower in self.feed.followers() {
-            let node = follower.id.node;
-            let may = record.replicas.contains(&node) && !wanted.contains(&node);
-            if may && follower.positions.applied >= barrier && is_ready(node) {
-                wanted.push(node);
+            let has_all = follower.positions.applied >= barrier;
+            // One that has not heard that it has caught up would refuse the role if this primary died now.
+            let can_lead = follower.knows() || wrong!(NameUnaware);
+            if joining.contains(&follower.id.node) && has_all && can_lead {
+                wanted.push(follower.id.node);
             }
         }
         if wanted != record.in_sync {
@@ -31,6 +36,21 @@ impl Primary {
             self.acts.extend(request.map(Act::Ask));
             self.advance();
         }
+    }
+
+    /// The replicas that are about to be members. From here on nothing more is acknowledged without them: beside
+    /// writers that never pause, a replica would not have everything for the time of a beat and its answer.
+    fn joining(&self, now: Moment) -> Vec<NodeId> {
+        let Some(record) = self.in_sync.record() else { return Vec::new() };
+        let most = self.rules.in_sync_lag;
+        let may = |follower: &&Follower| {
+            let node = follower.id.node;
+            let is_outside = record.replicas.contains(&node) && !record.in_sync.contains(&node);
+            // Writes wait for what it lacks at that moment.
+            let is_near = follower.joins || self.feed.lag(now, follower).time <= most / 4;
+            is_outside && is_near && self.is_within(now, node, most)
+        };
+        self.feed.followers().iter().filter(may).map(|follower| follower.id.node).collect()
     }
 
     /// A node's lease has ended. If it is not attached either, it is removed from the set without further time.

@@ -298,7 +298,7 @@ impl Primary {
     /// The record up to which all is committed, if this machine serves and counts no replica. Then it learns of more by
     /// [`Primary::appended`] alone.
     pub fn committed_alone(&self) -> Option<Lsn> {
-        let counts_none = self.in_sync.counted().next().is_none();
+        let counts_none = self.needed().next().is_none();
         (matches!(self.state, State::Serving) && counts_none).then_some(self.committed)
     }
 
@@ -512,9 +512,15 @@ impl Primary {
         let feed = &self.feed;
         let applied =
             |node| feed.follower(node).filter(|f| f.whole).map_or(0, |f| f.positions.applied);
-        let least = self.in_sync.counted().map(applied).min().unwrap_or(Lsn::MAX);
+        let least = self.needed().map(applied).min().unwrap_or(Lsn::MAX);
         let least = if wrong!(AckEarly) { Lsn::MAX } else { least };
         self.committed = self.committed.max(least.min(self.last));
+    }
+
+    /// The replicas without which nothing is acknowledged: the members, and those that are about to be.
+    fn needed(&self) -> impl Iterator<Item = NodeId> {
+        let joining = self.feed.followers().iter().filter(|follower| follower.joins);
+        self.in_sync.counted().chain(joining.map(|follower| follower.id.node))
     }
 
     /// What a replica must have applied at least to have all that may have been acknowledged: that includes

@@ -127,8 +127,9 @@ fn succession(
     found: Option<(Revision, &Shard)>,
 ) -> Result<Shard, PromoteRefused> {
     let (_, record) = found.ok_or(PromoteRefused::NoRecord)?;
-    let is_member = record.in_sync.contains(&me.node);
-    if is_member || force {
+    // It may name this node already: its transaction went through unseen, and others have changed the record since.
+    let is_named = record.primary == me || record.in_sync.contains(&me.node);
+    if is_named || force {
         Ok(record.with_primary(me, highest))
     } else {
         Err(PromoteRefused::NotInSync)

@@ -1,7 +1,8 @@
 //! Guards that random schedules hardly ever need: each test fails if one of them is taken out.
 
+use crate::faults::Fault;
 use crate::history::{History, Start};
-use crate::ids::{Epoch, Incarnation};
+use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::message::{Ack, Beat, Course, Hello, Positions, Stamp, ToPrimary, ToReplica, Told};
 use crate::pair::{Pair, STORE, at, first_epoch, held, kept, me, node};
 use crate::primary::{Act, Origin, Primary, Writes};
@@ -292,12 +293,12 @@ fn a_start_that_the_record_promoted_goes_on_only_if_it_began() {
     assert!(!began(6), "what it acknowledged as a replica may not be in its log");
 }
 
-/// A pair whose primary has the record of a shard, past the time in which a silent member is excused.
-fn recorded_pair() -> Pair {
+/// A pair whose primary has the record of a shard and begins with record 11, which the replica lacks.
+fn begun_pair(in_sync: Vec<NodeId>) -> Pair {
     let mut pair = Pair::new(vec![]);
     let shard = |primary| {
-        let (epoch, nodes) = (Epoch(2), vec![node(2)]);
-        Shard { epoch, promoted: Epoch(1), primary, in_sync: nodes.clone(), replicas: nodes }
+        let (epoch, replicas) = (Epoch(2), vec![node(2)]);
+        Shard { epoch, promoted: Epoch(1), primary, in_sync: in_sync.clone(), replicas }
     };
     let kept = kept(&first_epoch(), 10, true);
     pair.primary = Primary::start(pair.now, me(1, 2), Rules::default(), kept, Origin::Recorded(4));
@@ -306,11 +307,69 @@ fn recorded_pair() -> Pair {
     pair.replica =
         Replica::new(pair.now, me(2, 4), Rules::default(), Some(4), held(&first_epoch(), 10));
     pair.attach();
+    pair
+}
+
+/// The same, past the time in which a silent member is excused.
+fn recorded_pair() -> Pair {
+    let mut pair = begun_pair(vec![node(2)]);
     pair.apply(11);
     (0..20).for_each(|_| pair.tick(250));
     assert!(pair.replica.is_in_sync());
     pair.told.clear();
     pair
+}
+
+fn is_added(acts: &[Act]) -> bool {
+    let adds = |act: &Act| match act {
+        Act::Ask(Request::Transact(change)) => change.write[0].1.in_sync == [node(2)],
+        _ => false,
+    };
+    acts.iter().any(adds)
+}
+
+fn adds_one_that_knows() {
+    let mut pair = begun_pair(vec![]);
+    pair.tick(0);
+    pair.apply(11);
+    // The last beat said that it lacks something. The answer to the next one is lost, which said that it does not.
+    for ms in [50, 200, 50] {
+        pair.now += at(ms);
+        pair.primary.tick(pair.now, Told::default());
+        assert!(!is_added(&pair.primary.acts()), "at {:?}", pair.now);
+    }
+    pair.tick(250);
+    assert!(pair.replica.is_whole() && pair.replica.was_caught_up);
+    pair.tick(50);
+    assert!(is_added(&pair.told));
+}
+
+/// A replica was added before it had heard that it has everything. If the primary died within that beat, the replica
+/// refused the role for ever, and the shard stood still until an operator forced it.
+#[test]
+fn a_replica_is_added_once_it_would_take_the_role() {
+    adds_one_that_knows();
+    crate::assert_variants_are_found(&[(adds_one_that_knows, &[Fault::NameUnaware])]);
+}
+
+/// Such a replica always lacks the last records, and so was never added: one copy was all there was.
+#[test]
+fn a_replica_is_added_beside_writers_that_never_pause() {
+    let mut pair = begun_pair(vec![]);
+    for last in 12..32 {
+        pair.write(last);
+        pair.tick(100);
+        pair.apply(last - 1);
+    }
+    assert!(is_added(&pair.told));
+    // And one that stands still keeps nothing from being acknowledged for long.
+    let mut pair = begun_pair(vec![]);
+    pair.tick(0);
+    pair.tick(100);
+    pair.write(20);
+    assert_eq!(pair.primary.committed(), 11, "it is about to be added");
+    (0..11).for_each(|_| pair.tick(100));
+    assert_eq!(pair.primary.committed(), 20);
 }
 
 /// The primary used to take it for silent at once, and the record lost it before it could claim the role: unless the
@@ -347,4 +406,32 @@ fn a_handover_is_taken_up_once() {
     pair.replica.receive(pair.now, node(1), handover);
     let took = |act: &replica::Act| matches!(act, replica::Act::TakeOver(_));
     assert_eq!(pair.replica.acts().iter().filter(|act| took(act)).count(), 1);
+}
+
+/// The outcome of its transaction was unknown, and before it read the record an operator had added a replica. It took
+/// that for a record without a place for it, and the shard had a primary that never served.
+#[test]
+fn a_promotion_that_went_through_unseen_goes_on_after_a_change_of_the_record() {
+    let mut pair = recorded_pair();
+    pair.now += at(4000);
+    pair.replica.promote(pair.now, vec![], false).unwrap();
+    let shard = Shard {
+        epoch: Epoch(2),
+        promoted: Epoch(1),
+        primary: me(1, 2),
+        in_sync: vec![node(2)],
+        replicas: vec![node(2)],
+    };
+    let found = |revision, shard: &Shard| Outcome::Records(vec![(4, revision, shard.clone())]);
+    pair.replica.outcome(pair.now, found(5, &shard));
+    pair.replica.outcome(pair.now, Outcome::Unknown);
+    let through = shard.with_primary(me(2, 4), Epoch(2)).with_replica(node(3));
+    pair.replica.outcome(pair.now, found(7, &through));
+    pair.replica.outcome(pair.now, Outcome::Done(8));
+    let acts = pair.replica.acts();
+    let epoch = |act: &replica::Act| match act {
+        replica::Act::TakeOver(from) => Some(from.epoch),
+        _ => None,
+    };
+    assert_eq!(acts.iter().find_map(epoch), Some(Epoch(4)), "{acts:?}");
 }

@@ -149,7 +149,7 @@ impl World {
                     Some((_, shard)) => shard.in_sync.contains(&node.id),
                     None => !node.is_barred,
                 };
-                is_named && replica.is_in_sync()
+                is_named && (replica.is_in_sync() || self.is_named(n))
             }
             (None, None) => node.is_clean(node.end) && self.is_primary(n),
         };

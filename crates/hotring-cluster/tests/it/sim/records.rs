@@ -1,6 +1,8 @@
 //! What keeps the records: one place, reached by a network that may leave an outcome unknown.
 
+use crate::ids::Identity;
 use crate::records::{Outcome, Records, Request};
+use crate::replica::Replica;
 use crate::sim::node::Role;
 use crate::sim::world::{Event, SHARD, World};
 
@@ -14,6 +16,7 @@ impl World {
 
     /// A machine asks for something.
     pub fn ask(&mut self, n: usize, request: Request) {
+        self.note_named(n, &request);
         let machine = self.machine(n);
         let process = self.nodes[n].process.as_mut().expect("it runs");
         process.desk.start(request);
@@ -35,6 +38,46 @@ impl World {
                 }
             }
             self.after(TIME_OUT, Event::Outcome(n, machine, Outcome::Unknown));
+        }
+    }
+
+    /// A primary adds replicas in the starts in which it knows them.
+    fn note_named(&mut self, n: usize, request: &Request) {
+        let (Request::Transact(transaction), Some(primary)) = (request, self.nodes[n].primary())
+        else {
+            return;
+        };
+        let (before, after) = (transaction.expect[0].1, &transaction.write[0].1);
+        let known = primary.feed().followers().iter().map(|follower| follower.id);
+        let is_added = |id: &Identity| {
+            after.in_sync.contains(&id.node) && !primary.in_sync().contains(&id.node)
+        };
+        for id in known.filter(is_added).collect::<Vec<_>>() {
+            let named = &mut self.named[usize::from(id.node.0[0]) - 1];
+            // The same transaction may be sent again.
+            if named.is_none_or(|(at, _)| at != before) {
+                *named = Some((before, id.incarnation));
+            }
+        }
+    }
+
+    /// Whether a node still runs in the start in which it was added to the set that the record has.
+    pub fn is_named(&self, n: usize) -> bool {
+        let Some((_, shard)) = &self.record else { return false };
+        let start = self.nodes[n].process.as_ref().map(|process| process.me.incarnation);
+        shard.in_sync.contains(&self.nodes[n].id)
+            && self.named[n].is_some_and(|(_, named)| Some(named) == start)
+    }
+
+    /// The primary may die at any moment. In a chain a replica may leave for another one, and give its data up, while
+    /// the primary adds it.
+    pub fn check_members(&mut self) {
+        let is_checked = |n: &usize| self.is_named(*n) && !self.plan.chains;
+        for n in (0..self.nodes.len()).filter(is_checked) {
+            let cannot_lead = |replica: &Replica| !replica.is_whole() || !replica.was_caught_up;
+            if self.nodes[n].replica().is_some_and(cannot_lead) {
+                return self.violate(format!("the record names node {n}, which cannot take over"));
+            }
         }
     }
 

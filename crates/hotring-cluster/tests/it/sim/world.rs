@@ -71,6 +71,8 @@ pub struct World {
     /// Nodes that do not reach the records, likewise.
     pub cut_off: Vec<(usize, u64)>,
     pub record: Option<(Revision, Shard)>,
+    /// The start of each node that the transaction named which added it to the set last, with the revision before it.
+    pub named: Vec<Option<(Revision, Incarnation)>>,
     pub in_trouble: bool,
     pub chief: usize,
     /// The node that the operator has told to become primary, with its machine.
@@ -152,6 +154,7 @@ impl World {
             cut: Vec::new(),
             cut_off: Vec::new(),
             record: None,
+            named: vec![None; n],
             in_trouble: true,
             chief: 0,
             pending: None,
@@ -543,7 +546,11 @@ impl World {
                 return self.violate(what);
             }
         }
-        if !self.plan.promises || self.plan.is_forced {
+        if self.plan.is_forced {
+            return;
+        }
+        self.check_members();
+        if !self.plan.promises {
             return;
         }
         let answering: Vec<usize> =

@@ -1,6 +1,7 @@
 //! A shard of two nodes: deaths, returns, and a coordinator that is away.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hotring_cluster::directory::{SLOT_TABLE, slots_value};
 use hotring_cluster::slot_of;
@@ -286,6 +287,36 @@ fn a_stranger_at_the_address_of_a_primary_replaces_nothing() {
         }
         assert_eq!(info(&mut wire, "master_link_status"), "down", "{name}");
     }
+}
+
+/// A replica always lacked the last records of writers that never paused, and so was never in sync again.
+#[test]
+fn a_replica_comes_back_beside_writers_that_never_pause() {
+    let (keeper, one, mut other) = pair("busy", Some(AckWhen::Written));
+    write(&one, 0..10);
+    other.kill();
+    wait_for("it is no longer in sync", || keeper.directory().shards[&0].1.in_sync.is_empty());
+    let (ends, mut wires) = (AtomicBool::new(false), [0; 2].map(|_| one.wire()));
+    std::thread::scope(|scope| {
+        for (n, wire) in wires.iter_mut().enumerate() {
+            let (ends, batch) = (&ends, format!("SET w{n} 1\r\n").repeat(200));
+            scope.spawn(move || {
+                // Two batches on their way.
+                wire.send(batch.as_bytes());
+                while !ends.load(Ordering::Relaxed) {
+                    wire.send(batch.as_bytes());
+                    (0..200).for_each(|_| assert_eq!(wire.reply(), ok()));
+                }
+            });
+        }
+        other.start(&keeper);
+        let began = Instant::now();
+        while !all_in_sync(&keeper.directory()) && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    assert!(all_in_sync(&keeper.directory()), "it lacks the last records for ever");
 }
 
 /// Where no replica is counted, each reply waited until the machine of the role looked at the log again: 100 ms.
