@@ -34,23 +34,22 @@ pub(super) fn loads(
     Ok(loads)
 }
 
-/// How often the keys of each slot are used, measured for some seconds.
+/// How often the keys of each slot are used, measured for some seconds. None after Ctrl-C.
 pub(super) fn heat(
     records: &Records,
     directory: &Directory,
     seconds: u64,
     flags: &ArgMatches,
-) -> Result<Vec<u64>, String> {
+) -> Result<Option<Vec<u64>>, String> {
     let primaries =
         directory.shards.iter().map(|(shard, (_, record))| (*shard, record.primary.node));
     let all = || -> Result<Vec<Told>, String> {
         let told = |primary| Ok((Instant::now(), ask(directory, primary, "accesses", flags)?));
         primaries.clone().map(told).collect()
     };
-    println!("counting accesses for {seconds} seconds");
     let before = all()?;
     if records.is_interrupted(Duration::from_secs(seconds))? {
-        return Err("interrupted: nothing was changed".to_string());
+        return Ok(None);
     }
     let after = all()?;
     let (loads, count) = rates(&before, &after)?;
@@ -60,7 +59,7 @@ pub(super) fn heat(
             "there were {count} accesses, too few to tell slots apart: at least {least} are needed. Measure for longer \
              (--seconds), or balance by slots or keys"
         )),
-        false => Ok(loads),
+        false => Ok(Some(loads)),
     }
 }
 

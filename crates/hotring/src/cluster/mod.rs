@@ -1,6 +1,7 @@
 //! `hotring cluster`: tries a cluster on this machine, makes one, shows its state, plans changes and makes them.
 
 mod add;
+mod auto;
 mod change;
 mod check;
 mod create;

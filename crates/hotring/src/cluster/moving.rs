@@ -7,11 +7,11 @@ use hotring_cluster::changes::{cancel, want};
 use hotring_cluster::directory::{Directory, MoveId, Wanted};
 use hotring_cluster::{Move, ShardId, Slot, SlotSet};
 
-use super::change;
 use super::loads::{heat, loads};
 use super::plan;
 use super::present::{at_rest, exists, present};
 use super::records::{Records, address_args};
+use super::{auto, change};
 
 const MOVE_NOTES: &str = "\
 Clients go on meanwhile: they are redirected when a slot has moved. Ctrl-C ends the waiting alone.
@@ -26,7 +26,11 @@ Moves as little as possible, until no shard has more than 1.05 of its share by w
 asked what their slots have (CLUSTER SLOT-STATS), which walks over all keys. By heat, they are asked twice how often keys of \
 their slots have been used. A slot that is hotter than a share stays where it is, and others leave its shard.
 
-Exit codes: 0 if the shards are balanced, or would be with --dry-run; 1 if not";
+    hotring cluster rebalance --coordinator 127.0.0.1:7000 --by heat --auto
+
+One process with --auto is enough for a cluster. 'hotring cluster move --cancel all' takes its moves back and ends it.
+
+Exit codes: 0 if the shards are balanced, or would be with --dry-run, or after Ctrl-C of --auto; 1 if not";
 
 /// The subcommand `move` and its flags.
 pub(super) fn move_cli() -> Command {
@@ -77,6 +81,7 @@ pub(super) fn rebalance_cli() -> Command {
                 .default_value("30")
                 .help("How long accesses are counted, by heat"),
         )
+        .args(auto::args())
         .args(change::args())
 }
 
@@ -183,15 +188,24 @@ pub(super) fn shown(wanted: &Wanted) -> Move {
 /// Balances the shards.
 pub(super) fn rebalance(flags: &ArgMatches) -> Result<(), String> {
     let records = Records::connect(flags)?;
+    let by = flags.get_one::<String>("by").map(String::as_str);
+    if flags.get_flag("auto") {
+        return match by {
+            Some("heat") => auto::run(&records, flags),
+            _ => Err("--auto balances by heat: give --by heat, too".to_string()),
+        };
+    }
     let directory = records.read()?;
     exists(&directory)?;
     at_rest(&directory)?;
-    let loads = match flags.get_one::<String>("by").map(String::as_str) {
+    let loads = match by {
         Some("keys") => Some(loads(&directory, "key-count", flags)?),
         Some("bytes") => Some(loads(&directory, "memory-bytes", flags)?),
         Some("heat") => {
             let seconds = *flags.get_one::<u64>("seconds").expect("it has a default");
-            Some(heat(&records, &directory, seconds, flags)?)
+            println!("counting accesses for {seconds} seconds");
+            let heat = heat(&records, &directory, seconds, flags)?;
+            Some(heat.ok_or("interrupted: nothing was changed")?)
         }
         _ => None,
     };

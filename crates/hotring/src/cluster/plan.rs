@@ -1,10 +1,11 @@
 //! A plan for a described cluster, and its text.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hotring_cluster::{
-    Member, Move, Owners, SLOTS, ShardId, Site, balance, loads_and_shares, place_nodes, plan,
+    Member, Move, Owners, SLOTS, ShardId, Site, Slot, balance, loads_and_shares, place_nodes, plan,
 };
 
 use super::file::Cluster;
@@ -96,6 +97,27 @@ impl Planned {
     /// The moves.
     pub(super) fn moves(&self) -> &[Move] {
         &self.moves
+    }
+
+    /// The moves with only their hottest slots, at most `most`.
+    pub(super) fn hottest(&self, most: usize) -> Vec<Move> {
+        let of = |(at, planned): (usize, &Move)| {
+            planned.slots.iter().map(move |slot| (at, slot)).collect::<Vec<_>>()
+        };
+        let mut slots: Vec<(usize, Slot)> = self.moves.iter().enumerate().flat_map(of).collect();
+        slots.sort_by_key(|(_, slot)| Reverse(self.loads[usize::from(*slot)]));
+        slots.truncate(most);
+        let chosen = |(at, planned): (usize, &Move)| Move {
+            slots: slots.iter().filter(|(of, _)| *of == at).map(|(_, slot)| *slot).collect(),
+            ..planned.clone()
+        };
+        let chosen = self.moves.iter().enumerate().map(chosen);
+        chosen.filter(|planned| !planned.slots.is_empty()).collect()
+    }
+
+    /// The present load of the fullest shard, as a multiple of its share.
+    pub(super) fn fullest(&self) -> f64 {
+        balance(&self.before, &self.members, &self.loads)
     }
 
     /// The owner of each slot afterwards.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use hotring_cluster::Move;
+
 use super::{cli, file, plan, planned};
 
 fn text(description: &str) -> String {
@@ -187,4 +189,29 @@ fn a_slot_that_is_hotter_than_a_share_is_told_and_left_alone() {
         "slot 77 alone has 1.482 of a share: it is with shard 0, and no move makes it less\n",
     ];
     lines.iter().for_each(|line| assert!(text.contains(line), "{line}{text}"));
+}
+
+#[test]
+fn a_limited_plan_has_its_hottest_slots() {
+    let nodes = [node("a", "shard = 0"), node("b", "shard = 1"), node("c", "shard = 2")].concat();
+    let cluster = || file::cluster(&format!("{THREE}{nodes}")).unwrap();
+    let mut loads = vec![0; 16_384];
+    (0..30).for_each(|slot| loads[slot] = 100 + slot as u64);
+    let planned = plan::make(cluster(), Some(loads.clone())).unwrap();
+    assert!((planned.fullest() - 3.0).abs() < 1e-9, "{}", planned.fullest());
+    let slots = |moves: &[Move]| -> Vec<u16> {
+        moves.iter().flat_map(|planned| planned.slots.iter().collect::<Vec<_>>()).collect()
+    };
+    let mut all = slots(planned.moves());
+    all.sort_by_key(|slot| std::cmp::Reverse(loads[usize::from(*slot)]));
+    let mut some = slots(&planned.hottest(3));
+    some.sort_by_key(|slot| std::cmp::Reverse(*slot));
+    assert!(all.len() > 3, "{all:?}");
+    assert_eq!(some, all[..3]);
+    let whole = planned.hottest(16_384);
+    assert_eq!(whole, planned.moves());
+    for limited in planned.hottest(3) {
+        let whole = whole.iter().find(|m| (m.from, m.to) == (limited.from, limited.to)).unwrap();
+        assert!(limited.slots.iter().all(|slot| whole.slots.contains(slot)), "{limited}");
+    }
 }

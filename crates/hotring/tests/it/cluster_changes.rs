@@ -1,5 +1,6 @@
 //! Changes of a cluster of processes by `hotring cluster`: nodes join, leave, die and are replaced.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -375,6 +376,38 @@ fn hot_slots_are_spread_and_a_hotter_one_is_left_alone() {
         "{isolated}"
     );
     assert_has(&said("--dry-run"), &["0 of 16384 slots move"]);
+}
+
+/// Balancing goes on by itself, a few slots at a time, and Ctrl-C ends it.
+#[test]
+fn heat_is_balanced_until_ctrl_c() {
+    let nodes = Nodes::new("auto", 4);
+    let refused = nodes.refuses(&["rebalance", "--auto"]);
+    assert_has(&refused, &["--auto balances by heat: give --by heat, too"]);
+    let words = ["cluster", "rebalance", "--by", "heat", "--auto", "--most", "4", "--seconds", "2"];
+    let mut command = hotring(&[&words[..], &["--coordinator", nodes.address(0)]].concat());
+    let mut command = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(command.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut until = |what: &str| -> Vec<String> {
+        let mut seen = Vec::new();
+        while !seen.last().is_some_and(|line: &String| line.contains(what)) {
+            seen.push(lines.next().unwrap_or_else(|| panic!("{what} is missing: {seen:?}")));
+        }
+        seen
+    };
+    until("nothing is moved: there were 0 accesses, too few");
+    // Shard 0 has the lower half of the slots.
+    let keys = (0..).map(|n| format!("key:{n}")).filter(|key| slot_of(key.as_bytes()) < 8_192);
+    let clients = Clients::begin(&nodes, keys.take(20).collect());
+    let seen = until("no shard has more than 120 % of its share");
+    drop(clients);
+    let moves = seen.iter().filter(|line| line.contains(": ") && line.contains(" -> shard "));
+    let counts: Vec<usize> = moves.map(|line| moved(line).len()).collect();
+    // Ten of twenty hot slots, four at a time; chance may make it one more.
+    assert!(counts.len() >= 3 && counts.iter().all(|count| *count <= 4), "{seen:?}");
+    assert!((8..=12).contains(&counts.iter().sum::<usize>()), "{seen:?}");
+    kill_process(Pid::from_child(&command), Signal::INT).unwrap();
+    assert!(command.wait().unwrap().success());
 }
 
 /// The slots of a line of a plan.
