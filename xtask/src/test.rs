@@ -42,7 +42,8 @@ pub fn test() -> Result<ExitCode> {
     suite.step("tidy", tidy::run);
     let mut programs = Vec::new();
     suite.step("tests, built", || {
-        programs = lanes::build(&["--workspace", "--all-targets", "--exclude", INDEX])?;
+        programs =
+            lanes::build(&["--workspace", "--lib", "--bins", "--tests", "--exclude", INDEX])?;
         Ok(Done::Passed(programs.len()))
     });
     suite.step("tests", || lanes::run(programs, build_beside));

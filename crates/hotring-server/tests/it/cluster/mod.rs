@@ -28,10 +28,11 @@ use coordinator::{Door, Keeper};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The lease, how far a replica may be behind, and how long a new primary may take after a death. The lag is longer
-/// than usual: a replica that a busy disk held up for a second may not take over, and nothing would serve.
+/// than usual: a replica that a busy disk held up for a second may not take over, and nothing would serve. A promise
+/// that began when the death is noticed would take two leases.
 const LEASE: Duration = Duration::from_secs(4);
 const IN_SYNC_LAG: Duration = Duration::from_secs(3);
-const FAILOVER_MAX: Duration = Duration::from_secs(6);
+const FAILOVER_MAX: Duration = Duration::from_secs(8);
 
 /// A node: its server, its way to the coordinator, and where it keeps its data.
 struct Node {

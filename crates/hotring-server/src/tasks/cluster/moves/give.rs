@@ -27,7 +27,7 @@ type Answer = (u64, Outcome, Shown);
 /// How a task has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The slots are the target's, or the move is not wanted any more.
+    /// The slots are the target's, or the move was cancelled.
     Over,
     /// The records that were read do not allow the move.
     Hopeless,
@@ -179,14 +179,17 @@ impl Giver {
         if link.primary != primary {
             self.lose_link("the target has another primary");
         } else if found != Some(&self.wanted) {
-            self.lose_link("the move is not wanted any more");
+            // The transaction that gives the slots away takes the move's record with it.
+            let is_through = !self.is_named_owner();
+            let why = if is_through { "the move is through" } else { "the move was cancelled" };
+            self.lose_link(why);
         } else if self.machine.is_opening() && !has_primary(&directory, &self.wanted) {
             self.lose_link("the target's primary is dead");
         }
     }
 
     fn lose_link(&mut self, why: &str) {
-        tracing::info!(id = self.id, "the link of a move is lost: {why}");
+        tracing::info!(id = self.id, "the link of a move ends: {why}");
         self.link = None;
         self.machine.link_lost(self.reign.now());
     }
