@@ -118,6 +118,7 @@ const MEASUREMENTS: &[&[&str]] = &[
     &["durability", "modes", "--mix", "writes", "--csv", "durability-writes.csv"],
     &["durability", "replicas", "--value-size", "32", "--csv", "durability-replicas.csv"],
     &["moves", "--csv", "moves.csv"],
+    &["proxy", "--csv", "proxy.csv"],
     &["durability", "restart", "--csv", "durability-restart.csv"],
     &["durability", "snapshot", "--csv", "durability-snapshot.csv"],
     &["durability", "space", "--csv", "durability-space.csv", "--plot", "durability"],

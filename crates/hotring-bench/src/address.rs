@@ -95,6 +95,14 @@ pub enum Stream {
 }
 
 impl Endpoint {
+    /// Host and port, or the path.
+    pub fn text(&self) -> String {
+        match self {
+            Endpoint::Tcp(address) => address.clone(),
+            Endpoint::Unix(path) => path.display().to_string(),
+        }
+    }
+
     /// Connects to the server. Sets `TCP_NODELAY` on TCP.
     pub fn connect(&self) -> Result<Stream> {
         Ok(match self {

@@ -16,6 +16,7 @@ use crate::gcuckoo::GCuckooArgs;
 use crate::memory::MemoryArgs;
 use crate::mercury::MercuryArgs;
 use crate::moves::MovesArgs;
+use crate::proxy::ProxyArgs;
 use crate::reclamation::ReclamationArgs;
 use crate::replay::{GenerateArgs, ReplayArgs};
 use crate::servers::{NullServerArgs, ServersArgs};
@@ -53,6 +54,7 @@ enum Command {
     Crash(CrashArgs),
     Durability(DurabilityArgs),
     Moves(MovesArgs),
+    Proxy(ProxyArgs),
     Reclamation(ReclamationArgs),
     Expiry(ExpiryArgs),
     #[command(name = "gcuckoo")]
@@ -80,6 +82,7 @@ impl Cli {
             Command::Crash(args) => args.run(),
             Command::Durability(args) => args.run(),
             Command::Moves(args) => args.run(),
+            Command::Proxy(args) => args.run(),
             Command::Reclamation(args) => args.run(),
             Command::Expiry(args) => args.run(),
             Command::GCuckoo(args) => args.run(),

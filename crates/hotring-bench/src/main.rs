@@ -5,6 +5,7 @@
 mod address;
 mod bounds;
 mod cli;
+mod cluster;
 mod columns;
 mod compare;
 mod containers;
@@ -22,6 +23,7 @@ mod memory;
 mod mercury;
 mod moves;
 mod plots;
+mod proxy;
 mod reclamation;
 mod replay;
 mod report;

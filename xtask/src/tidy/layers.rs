@@ -146,6 +146,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["measure", "servers"],
             &[
                 "bounds",
+                "cluster",
                 "columns",
                 "compare",
                 "crash",
@@ -156,6 +157,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "memory",
                 "mercury",
                 "moves",
+                "proxy",
                 "reclamation",
                 "replay",
                 "torture",

@@ -4,7 +4,6 @@
 //! rate. Slots go from one to the other and back; each move is compared with a window in which nothing moves.
 
 mod load;
-mod pair;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -13,12 +12,12 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use hotring_cluster::{SLOTS, slot_of};
 
+use crate::cluster::Cluster;
 use crate::durability::{Figures, Testbed};
 use crate::folder::file_system;
 use crate::machine::Machine;
 use crate::report::{self, Files, Results};
 use load::{Loader, Mix, Seen, Work};
-use pair::Pair;
 
 const PART: &str = "moves";
 const QUIET: &str = "quiet";
@@ -104,7 +103,7 @@ impl MovesArgs {
     }
 
     fn measure(&self) -> Result<Figures> {
-        let pair = Pair::start(&self.testbed, self.threads)?;
+        let pair = Cluster::start(&self.testbed, 2, self.threads)?;
         let (moving, others): (Vec<_>, Vec<_>) =
             (0..self.keys).map(load::key).partition(|key| slot_of(key) < self.slots);
         ensure!(!moving.is_empty() && !others.is_empty(), "more --keys are needed");
@@ -150,7 +149,7 @@ impl MovesArgs {
     /// Moves the slots to a shard.
     fn moving(
         &self,
-        pair: &Pair,
+        pair: &Cluster,
         loader: &mut Loader,
         to: usize,
         figures: &mut Figures,

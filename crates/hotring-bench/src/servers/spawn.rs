@@ -34,6 +34,12 @@ pub enum Kind {
     Memcached,
     /// The null server, as the upper limit
     Null,
+    /// `hotring proxy`
+    #[value(skip)]
+    Proxy,
+    /// twemproxy, whose program is nutcracker, if installed
+    #[value(skip)]
+    Twemproxy,
 }
 
 /// A kind of socket.
@@ -68,6 +74,8 @@ pub struct Plan {
     pub pinned: bool,
     /// The log of hotring or Redis. Without one nothing is persistent.
     pub log: Option<LogPlan>,
+    /// The server to which a proxy sends its requests, as host and port.
+    pub behind: String,
     /// Names and values of hotring's settings.
     pub settings: Vec<(&'static str, String)>,
 }
@@ -93,8 +101,7 @@ pub struct Spawned {
 /// A process to end, and its files to remove.
 struct Running {
     pid: u32,
-    log: PathBuf,
-    socket: PathBuf,
+    files: Vec<PathBuf>,
 }
 
 static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
@@ -109,7 +116,7 @@ impl Kind {
         let folder = this.parent().context("this program lies nowhere")?;
         match self {
             Kind::Null => Ok(this),
-            Kind::Hotring => {
+            Kind::Hotring | Kind::Proxy => {
                 let program = folder.join("hotring");
                 let hint = "build it with the same profile: cargo build --release -p hotring";
                 if program.exists() {
@@ -120,12 +127,13 @@ impl Kind {
             }
             Kind::Redis => installed("redis-server", folder),
             Kind::Memcached => installed("memcached", folder),
+            Kind::Twemproxy => installed("nutcracker", folder),
         }
     }
 
     fn protocol(self) -> Protocol {
         match self {
-            Kind::Hotring | Kind::Redis => Protocol::Resp,
+            Kind::Hotring | Kind::Redis | Kind::Proxy | Kind::Twemproxy => Protocol::Resp,
             Kind::Memcached => Protocol::Memcached,
             Kind::Null => Protocol::Null,
         }
@@ -164,6 +172,7 @@ impl Plan {
             connections: 100,
             pinned: false,
             log: None,
+            behind: String::new(),
             settings: Vec::new(),
         }
     }
@@ -176,6 +185,8 @@ impl Plan {
             Kind::Redis => "redis".into(),
             Kind::Memcached => "memcached".into(),
             Kind::Null => "null".into(),
+            Kind::Proxy => "hotring proxy".into(),
+            Kind::Twemproxy => "twemproxy".into(),
         }
     }
 
@@ -192,15 +203,23 @@ impl Plan {
             Transport::Tcp => Endpoint::Tcp(free_address()?),
             Transport::Unix => Endpoint::Unix(socket.clone()),
         };
+        let conf = std::env::temp_dir().join(format!("{name}.yml"));
         let output = File::create(&log).with_context(|| format!("no {}", log.display()))?;
         let mut command = Command::new(program);
-        command.args(self.args(&endpoint)).stdin(Stdio::null());
+        let args = match (self.kind, &endpoint) {
+            (Kind::Proxy | Kind::Twemproxy, Endpoint::Tcp(listen)) => {
+                self.proxy_args(listen, &conf)?
+            }
+            _ => self.args(&endpoint),
+        };
+        command.args(args).stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
         let child = {
             // The lock spans start and registration, so that ending all servers cannot miss this one.
             let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-            let child = self.launch(command).inspect_err(|_| drop(std::fs::remove_file(&log)))?;
-            running.push(Running { pid: child.id(), log: log.clone(), socket });
+            let files = vec![log.clone(), socket, conf];
+            let child = self.launch(command).inspect_err(|_| remove(&files))?;
+            running.push(Running { pid: child.id(), files });
             child
         };
         let address = Address { protocol: self.kind.protocol(), endpoint };
@@ -219,6 +238,25 @@ impl Plan {
             command.spawn().with_context(|| format!("cannot run {}", self.name()))
         };
         std::thread::scope(|scope| scope.spawn(launch).join()).expect("starting does not panic")
+    }
+
+    /// The arguments of a proxy. A twemproxy has them in a file, which this writes.
+    fn proxy_args(&self, listen: &str, conf: &Path) -> Result<Vec<String>> {
+        let (behind, threads) = (&self.behind, self.threads.to_string());
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        if self.kind == Kind::Proxy {
+            let mut args: Vec<String> = words(&["proxy", "--listen", listen, "--node", behind]);
+            args.extend(words(&["--threads", &threads, "--loglevel", "warning"]) as Vec<String>);
+            args.extend(self.settings.iter().flat_map(|(n, v)| [format!("--{n}"), v.clone()]));
+            return Ok(args);
+        }
+        let text = format!(
+            "pool:\n  listen: {listen}\n  redis: true\n  hash: fnv1a_64\n  distribution: ketama\n  servers:\n   - {behind}:1\n"
+        );
+        std::fs::write(conf, text).with_context(|| format!("no {}", conf.display()))?;
+        let statistics = free_address()?;
+        let port = statistics.rsplit_once(':').map_or("0", |(_, port)| port);
+        Ok(words(&["-c", &conf.display().to_string(), "-a", "127.0.0.1", "-s", port]))
     }
 
     fn args(&self, endpoint: &Endpoint) -> Vec<String> {
@@ -256,6 +294,7 @@ impl Plan {
             ],
             Kind::Memcached => vec!["-U", "0", "-t", &threads],
             Kind::Null => vec!["null-server", "--listen", tcp, "--threads", &threads],
+            Kind::Proxy | Kind::Twemproxy => Vec::new(),
         };
         let (memory, connections) =
             (self.memory_mib.to_string(), (self.connections + 64).to_string());
@@ -280,7 +319,7 @@ impl Plan {
                 }
             }
             Kind::Null => args.extend(["--value-size", &value_len]),
-            Kind::Hotring | Kind::Redis => {}
+            _ => {}
         }
         if !socket.is_empty() && self.kind != Kind::Memcached {
             args.extend(["--unixsocket", &socket]);
@@ -375,10 +414,13 @@ impl Running {
     }
 
     fn clean(&self) {
-        // The server may have removed its socket itself.
-        let _ = std::fs::remove_file(&self.log);
-        let _ = std::fs::remove_file(&self.socket);
+        remove(&self.files);
     }
+}
+
+/// Removes those files that exist: the server may have removed its socket itself, and few have a configuration.
+fn remove(files: &[PathBuf]) {
+    files.iter().for_each(|file| drop(std::fs::remove_file(file)));
 }
 
 fn terminate(pid: u32) {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 
 use super::process;
-use super::spawn::{Plan, Spawned};
+use super::spawn::{Kind, Plan, Spawned};
 use crate::address::{Address, Endpoint, Protocol};
 use crate::resp::{Client, Reply, info_field};
 
@@ -55,7 +55,7 @@ impl Target {
     /// A server that is already running. It must be empty.
     pub fn given(given: &Given) -> Result<Self> {
         let Given { address, pid } = given;
-        let mut target = Target::new(address.to_string(), address.clone())?;
+        let mut target = Target::new(address.to_string(), address.clone(), version(address)?);
         target.pid = pid.or_else(|| process::listener(&address.endpoint));
         if target.pid.is_none() {
             eprintln!("note: no process found for {address}, so no processor time: give ?pid=N");
@@ -70,7 +70,12 @@ impl Target {
     /// Starts a server.
     pub fn start(plan: &Plan) -> Result<Self> {
         let spawned = plan.start()?;
-        let mut target = Target::new(plan.name(), spawned.address.clone())?;
+        // A proxy knows of no server yet, or ends a connection that asks.
+        let version = match plan.kind {
+            Kind::Proxy | Kind::Twemproxy => plan.name(),
+            _ => version(&spawned.address)?,
+        };
+        let mut target = Target::new(plan.name(), spawned.address.clone(), version);
         target.pid = Some(spawned.pid());
         target.threads = Some(plan.threads);
         target.pinned = plan.pinned;
@@ -83,15 +88,14 @@ impl Target {
         self.spawned.take().context("it was not started here")?.kill()
     }
 
-    fn new(name: String, address: Address) -> Result<Self> {
-        let version = version(&address)?;
+    fn new(name: String, address: Address, version: String) -> Self {
         // Counted with strace: 16,625 calls of sendmsg for 17,456 replies; 1.6.45 makes 6,475 for 103,584.
         let note = if version == "memcached 1.6.18" {
             "1.6.18 sends one message per reply also where requests are pipelined; newer ones don't"
         } else {
             ""
         };
-        Ok(Target {
+        Target {
             name,
             address,
             pid: None,
@@ -100,7 +104,7 @@ impl Target {
             note,
             pinned: false,
             spawned: None,
-        })
+        }
     }
 
     /// The kind of socket.

@@ -10,6 +10,7 @@ mod gcuckoo;
 mod measures;
 mod moves;
 mod process;
+mod proxy;
 mod replay;
 mod servers;
 mod torture;

@@ -1,31 +1,13 @@
 //! The cost of a move of slots, in short form: the figures exist and make sense.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::bench;
-use super::process;
-
-/// Servers of this very code, with the command line beside the tool. None without that.
-fn program(folder: &Path) -> Option<PathBuf> {
-    let tool = Path::new(env!("CARGO_BIN_EXE_hotring-bench"));
-    let hotring = tool.with_file_name("hotring");
-    let served = process::program(folder);
-    let script = format!(
-        "#!/bin/sh\nif [ \"$1\" = cluster ]; then exec '{}' \"$@\"; fi\nexec '{}' \"$@\"\n",
-        hotring.display(),
-        served.display()
-    );
-    let path = folder.join("hotring");
-    std::fs::write(&path, script).expect("a place for a file");
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).expect("it is ours");
-    hotring.exists().then_some(path)
-}
+use super::{bench, process};
 
 #[test]
 fn a_move_has_its_figures() {
     let folder = tempfile::tempdir().expect("a place for files");
-    let Some(program) = program(folder.path()) else {
+    let Some(program) = process::cluster_program(folder.path()) else {
         return eprintln!("left out: build it before with 'cargo build -p hotring'");
     };
     let (csv, data) = (folder.path().join("moves.csv"), folder.path().join("data"));

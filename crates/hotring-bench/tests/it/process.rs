@@ -41,6 +41,22 @@ pub fn program(folder: &Path) -> PathBuf {
     path
 }
 
+/// As [`program`], with the command line beside the tool for clusters and proxies. None without that.
+pub fn cluster_program(folder: &Path) -> Option<PathBuf> {
+    let tool = Path::new(env!("CARGO_BIN_EXE_hotring-bench"));
+    let hotring = tool.with_file_name("hotring");
+    let served = program(folder);
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in cluster | proxy) exec '{}' \"$@\" ;; esac\nexec '{}' \"$@\"\n",
+        hotring.display(),
+        served.display()
+    );
+    let path = folder.join("hotring");
+    std::fs::write(&path, script).expect("a place for a file");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).expect("it is ours");
+    hotring.exists().then_some(path)
+}
+
 /// One that is ended with the test.
 pub struct Process {
     child: Child,

@@ -1,4 +1,4 @@
-//! Two servers that form a cluster, and the commands to it.
+//! Servers that form a cluster of single copies with the embedded coordinator, and the commands to it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::address::Endpoint;
 use crate::durability::{Rewrites, Setup, Testbed, wait_until};
 use crate::folder::Folder;
 use crate::resp::{Client, info_field};
@@ -18,50 +17,53 @@ const LOG: &str = "everysec";
 /// Time between two looks at the servers, which are being measured.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Two servers, each a shard of its own. Their processes must end before their folders are removed.
-pub struct Pair {
+/// Servers, each a shard of its own. Their processes must end before their folders are removed.
+pub struct Cluster {
     program: PathBuf,
     nodes: Vec<Target>,
     _folders: Vec<Folder>,
 }
 
-impl Pair {
-    /// Starts both. The first one has the coordinator, and shard 0 the lower half of the slots.
-    pub fn start(testbed: &Testbed, threads: usize) -> Result<Pair> {
+impl Cluster {
+    /// Starts this many. The first one has the coordinator, and the shards have equal ranges of slots.
+    pub fn start(testbed: &Testbed, count: usize, threads: usize) -> Result<Cluster> {
         let program = testbed.program(Kind::Hotring).map_or_else(|| Kind::Hotring.program(), Ok)?;
-        let mut pair = Pair { program, nodes: Vec::new(), _folders: Vec::new() };
+        let mut cluster = Cluster { program, nodes: Vec::new(), _folders: Vec::new() };
         let setup =
             Setup { kind: Kind::Hotring, log: Some(LOG), rewrites: Rewrites::Automatic, threads };
         let data = Data { keys: 0, key_len: 0, value_len: 0 };
-        for _ in 0..2 {
-            let coordinator = match pair.nodes.first() {
-                Some(_) => pair.endpoints()[0].clone(),
+        for _ in 0..count {
+            let coordinator = match cluster.nodes.first() {
+                Some(_) => cluster.endpoints()[0].clone(),
                 None => "embedded".to_owned(),
             };
-            let folder = Folder::new(&testbed.folder(), "moves")?;
+            let folder = Folder::new(&testbed.folder(), "cluster")?;
             let mut plan = testbed.plan(setup, &folder, &data);
             plan.settings.push(("coordinator", coordinator));
-            pair.nodes.push(Target::start(&plan)?);
-            pair._folders.push(folder);
+            cluster.nodes.push(Target::start(&plan)?);
+            cluster._folders.push(folder);
         }
-        pair.found()?;
-        Ok(pair)
+        cluster.found()?;
+        Ok(cluster)
     }
 
     fn found(&self) -> Result<()> {
-        wait_until("both servers have registered", || {
+        let count = self.nodes.len();
+        wait_until("all servers have registered", || {
             let alive = info_field(&self.client(0)?.info("cluster")?, "cluster_nodes_alive");
-            Ok(alive == Some(2))
+            Ok(alive == Some(count))
         })?;
         self.cluster(&["create", "--copies", "1"])?;
         wait_until("all slots are served", || {
-            let is_ok = |node| {
+            for node in 0..count {
                 let info = self.client(node)?.info("cluster")?;
                 let unserved: Option<u64> = info_field(&info, "cluster_slots_unserved");
                 let may_answer: Option<u64> = info_field(&info, "cluster_may_answer");
-                anyhow::Ok(unserved == Some(0) && may_answer == Some(1))
-            };
-            Ok(is_ok(0)? && is_ok(1)?)
+                if unserved != Some(0) || may_answer != Some(1) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         })
     }
 
@@ -69,13 +71,9 @@ impl Pair {
         Client::connect(&self.nodes[node].address)
     }
 
-    /// Where they listen.
+    /// The addresses at which they listen.
     pub fn endpoints(&self) -> Vec<String> {
-        let tcp = |node: &Target| match &node.address.endpoint {
-            Endpoint::Tcp(endpoint) => endpoint.clone(),
-            Endpoint::Unix(path) => path.display().to_string(),
-        };
-        self.nodes.iter().map(tcp).collect()
+        self.nodes.iter().map(|node| node.address.endpoint.text()).collect()
     }
 
     /// Runs `hotring cluster`.
@@ -93,9 +91,10 @@ impl Pair {
         self.cluster(&["move", &format!("0-{}", count - 1), "--to", &to.to_string()])
     }
 
-    /// Waits until no server has keys that the other one has as well. Both have this number of keys.
+    /// Waits until no server has keys that another one has as well. Together they have this number of keys.
     pub fn wait_until_forgotten(&self, keys: u64) -> Result<()> {
-        let mut clients = [self.client(0)?, self.client(1)?];
+        let clients = (0..self.nodes.len()).map(|node| self.client(node));
+        let mut clients = clients.collect::<Result<Vec<_>>>()?;
         wait_until("the source has removed the keys", || {
             std::thread::sleep(LOOK);
             let mut sum = 0;
@@ -108,13 +107,13 @@ impl Pair {
         })
     }
 
-    /// Bytes that both have sent for moves.
+    /// Bytes that all have sent for moves.
     pub fn sent_bytes(&self) -> Result<u64> {
         let of = |node| {
             let info = self.client(node)?.info("cluster")?;
             let sent: Option<u64> = info_field(&info, "cluster_move_bytes");
             sent.context("the server does not count bytes of moves")
         };
-        Ok(of(0)? + of(1)?)
+        (0..self.nodes.len()).map(of).sum()
     }
 }
