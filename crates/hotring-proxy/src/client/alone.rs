@@ -16,6 +16,7 @@ use super::transaction::Watch;
 use super::{Client, Session};
 use crate::link::{DialError, Link, Login, Protocol};
 use crate::plan::{is_subscribing, sole_slot, write_request};
+use crate::pool::lets_in;
 use crate::replies::Replies;
 use crate::reply::{Refusal, UNKNOWN, UNREACHABLE};
 use crate::request::{Request, Target, Ticket};
@@ -59,6 +60,10 @@ impl Client {
 
     /// Tries an empty transaction, and begins one if the user may.
     async fn try_transaction(&mut self) {
+        if self.session.core.thread.is_pool() {
+            self.session.core.pool.allow_transactions();
+            return self.session.begin_transaction();
+        }
         let Some(node) = self.session.core.thread.node_for(Target::Any) else {
             return self.session.refuse(UNREACHABLE);
         };
@@ -309,6 +314,20 @@ impl Client {
             self.session.refuse("ERR too many users use this proxy at once");
             return false;
         }
+        if self.session.core.thread.is_pool() {
+            let lets_in = lets_in(&self.session.core.thread.shared, &login);
+            match lets_in {
+                true => {
+                    self.session.use_login(login);
+                    self.session.core.pool.open();
+                }
+                false => {
+                    self.session
+                        .refuse("WRONGPASS invalid username-password pair or user is disabled.");
+                }
+            }
+            return lets_in;
+        }
         let Some(node) = self.session.core.thread.node_for(Target::Any) else {
             self.session.refuse(UNREACHABLE);
             return false;
@@ -446,7 +465,7 @@ enum Tried {
 }
 
 impl Session {
-    fn refuse(&self, text: &str) {
+    pub(super) fn refuse(&self, text: &str) {
         self.answer(|writer| writer.error(text));
     }
 
