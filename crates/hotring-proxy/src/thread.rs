@@ -380,7 +380,7 @@ impl Thread {
             let routes = self.routes.borrow();
             let pools = &mut *self.pools.borrow_mut();
             pools.retain(|_, used| {
-                used.pool.break_silent(usual, gone, |node| !routes.owners.contains(&(node as u16)));
+                used.pool.break_silent(usual, gone, |node| routes.is_gone(node));
                 if routes.layout.is_pool {
                     used.pool.leave(|node| routes.servers.get(node).is_none_or(Option::is_none));
                 }
@@ -417,6 +417,14 @@ impl Thread {
 }
 
 impl Routes {
+    /// Whether a node is not to be waited for. A server that has left a pool may still owe what it has done.
+    fn is_gone(&self, node: usize) -> bool {
+        match self.layout.is_pool {
+            true => self.servers[node].as_ref().is_some_and(|server| server.health.is_ejected()),
+            false => !self.owners.contains(&(node as u16)),
+        }
+    }
+
     /// A server of a pool that speaks Redis's protocol, each time another one.
     fn any_of_pool(&self, turn: &Cell<usize>) -> Option<usize> {
         let fit = |server: &Server| server.kind != Kind::Memcached && !server.health.is_ejected();

@@ -304,3 +304,24 @@ fn memcached_clients_of_a_redis_get_the_bytes_of_memcached() {
     }
     assert_eq!(client.say("set a 5 0 1 noreply¶x¶get a"), "END¶");
 }
+
+#[test]
+fn reads_of_one_key_are_merged() {
+    let backend = Backend::memcached();
+    let file = File::new("pool-merged");
+    let merge_window = Duration::from_millis(5);
+    let settings = Settings { merge_window, ..Settings::default() };
+    let proxy = file.write("", &[("m", "memcached", &backend.address)]).proxy(settings);
+    let mut wires: Vec<Wire> = (0..16).map(|_| connect(&proxy)).collect();
+    assert_eq!(say(&mut wires[0], "SET k value"), "OK");
+    for _ in 0..10 {
+        let name = |n: usize| ["GET", "STRLEN"][n / 8];
+        for (n, wire) in wires.iter_mut().enumerate() {
+            wire.send(&format!("{} k\r\n", name(n))).unwrap();
+        }
+        for (n, wire) in wires.iter_mut().enumerate() {
+            assert_eq!(super::shown(&wire.reply().unwrap()), ["value", "5"][n / 8]);
+        }
+    }
+    assert!(super::counted(&mut wires[0], "proxy_merged_reads") > 0);
+}

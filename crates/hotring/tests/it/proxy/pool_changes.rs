@@ -378,3 +378,104 @@ fn the_program_serves_a_pool() {
     _ = process.kill();
     _ = process.wait();
 }
+
+/// A write that its old server executes late must be there when the key comes over.
+#[test]
+fn a_copy_begins_after_the_requests_by_the_layout_before() {
+    let two = [Backend::redis(&[]), Backend::redis(&[])];
+    let listed = [("a", "redis", &*two[0].address), ("b", "redis", &*two[1].address)];
+    let file = File::new("pool-late");
+    let proxy = file.write("", &listed).proxy(Settings::default());
+    let (mut wire, mut late, mut early) = (connect(&proxy), connect(&proxy), connect(&proxy));
+    let key = key_of(&mut wire, &two[0].address);
+    assert_eq!(say(&mut wire, &format!("SET {key} 1")), "OK");
+    assert_eq!(say(&mut early, "MULTI"), "OK");
+    assert_eq!(say(&mut early, &format!("INCR {key}")), "QUEUED");
+    file.write("", &listed[1..]);
+    // Reads, as those of the copy, go on.
+    assert_eq!(say(&mut two[0].wire(), "CLIENT PAUSE 1000 WRITE"), "OK");
+    late.send(&format!("INCR {key}\r\n")).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(say(&mut wire, "POOL RELOAD COPY"), "OK");
+    assert_eq!(say(&mut wire, &format!("INCR {key}")), "3");
+    assert_eq!(super::shown(&late.reply().unwrap()), "2");
+    wait_for("the copy has ended", || told(&mut wire, "copy", "").starts_with("done"));
+    // A transaction that began before does not write at the wrong server.
+    assert!(say(&mut early, "EXEC").starts_with("-EXECABORT"));
+    assert_eq!(say(&mut late, &format!("GET {key}")), "3");
+}
+
+/// What another proxy has stored at the new server is newer.
+#[test]
+fn what_is_at_the_new_server_stays() {
+    let servers = [Backend::redis(&[]), Backend::redis(&[]), Backend::memcached()];
+    let kinds = ["redis", "redis", "memcached"];
+    for to in [1, 2] {
+        let listed =
+            [("a", "redis", &*servers[0].address), ("b", kinds[to], &*servers[to].address)];
+        let file = File::new(&format!("pool-newer-{to}"));
+        let proxy = file.write("", &listed[..1]).proxy(Settings::default());
+        let mut wire = connect(&proxy);
+        for n in 0..20 {
+            assert_eq!(say(&mut wire, &format!("SET k{n} old")), "OK");
+        }
+        let newer: String = match to {
+            1 => (0..20).map(|n| say(&mut servers[1].wire(), &format!("SET k{n} new"))).collect(),
+            _ => {
+                let mut direct = super::memcached::Client::to(&servers[2].address);
+                (0..20).map(|n| direct.say(&format!("set k{n} 0 0 3¶new"))).collect()
+            }
+        };
+        assert_eq!(newer.len(), if to == 1 { 40 } else { 160 });
+        file.write("", &listed[1..]);
+        let how = copy(&mut wire);
+        assert!(how.starts_with("done,"), "{how}");
+        for n in 0..20 {
+            assert_eq!(say(&mut wire, &format!("GET k{n}")), "new");
+        }
+        assert_eq!(say(&mut servers[0].wire(), "DBSIZE"), "0");
+    }
+}
+
+#[test]
+fn values_go_from_redis_to_hotring_and_back() {
+    let redis = Backend::redis(&[]);
+    let node = Server::start(&mut hotring(&["serve", "--port", "0"]));
+    let listed = [("a", "redis", &*redis.address), ("h", "hotring", &*node.address)];
+    let file = File::new("pool-hotring");
+    let proxy = file.write("", &listed[..1]).proxy(Settings::default());
+    let mut wire = connect(&proxy);
+    assert_eq!(say(&mut wire, "RPUSH list a b"), "2");
+    assert_eq!(say(&mut wire, "ZADD set 1 a 2 b"), "2");
+    assert_eq!(say(&mut wire, "SET text hello EX 1000"), "OK");
+    for servers in [&listed[1..], &listed[..1]] {
+        file.write("", servers);
+        assert_eq!(copy(&mut wire), "done,copied=3,cold=0");
+        assert_eq!(say(&mut wire, "LRANGE list 0 -1"), "[a b]");
+        assert_eq!(say(&mut wire, "ZRANGE set 0 -1 WITHSCORES"), "[a 1 b 2]");
+        assert_eq!(say(&mut wire, "GET text"), "hello");
+        assert!(say(&mut wire, "TTL text").parse::<i64>().unwrap() > 900);
+    }
+}
+
+/// A source that is gone must not keep clients waiting for ever.
+#[test]
+fn a_server_that_fails_while_its_keys_come_over_is_given_up() {
+    let (gone, stays) = (Backend::redis(&[]), Backend::redis(&[]));
+    let listed = [("a", "redis", &*gone.address), ("b", "redis", &*stays.address)];
+    let file = File::new("pool-given-up");
+    let proxy = file.write("", &listed).proxy(Settings::default());
+    let mut wire = connect(&proxy);
+    let key = key_of(&mut wire, &gone.address);
+    assert_eq!(say(&mut wire, &format!("SET {key} 1")), "OK");
+    gone.signal(Signal::KILL);
+    file.write("", &listed[1..]);
+    assert_eq!(say(&mut wire, "POOL RELOAD COPY"), "OK");
+    wire.send(&format!("GET {key}\r\n")).unwrap();
+    let mut other = connect(&proxy);
+    assert!(say(&mut other, "POOL RELOAD").contains("keys are being copied"));
+    wait_for("it is given up", || told(&mut other, "copy", "").starts_with("gave_up"));
+    assert!(told(&mut other, "copy", "").ends_with("servers=a"));
+    assert_eq!(super::shown(&wire.reply().unwrap()), "nil");
+    assert_eq!(say(&mut wire, "POOL RELOAD"), "OK");
+}
