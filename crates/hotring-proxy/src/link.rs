@@ -135,8 +135,8 @@ impl Link {
     }
 
     /// The next reply, if it comes in time.
-    pub(crate) async fn next_within(&mut self, time: Duration) -> io::Result<Vec<u8>> {
-        let next = tokio::time::timeout(time, self.next()).await;
+    pub(crate) async fn next_within(&mut self, form: Form, time: Duration) -> io::Result<Vec<u8>> {
+        let next = tokio::time::timeout(time, self.next_of(form)).await;
         next.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
@@ -162,7 +162,7 @@ impl Link {
         time: Duration,
     ) -> io::Result<Vec<u8>> {
         self.send(request).await?;
-        self.next_within(time).await
+        self.next_within(Form::Resp, time).await
     }
 
     /// Sends a request and returns its reply.

@@ -18,7 +18,7 @@ use crate::link::{DialError, Link, Login, Protocol};
 use crate::plan::{is_subscribing, sole_slot, write_request};
 use crate::pool::lets_in;
 use crate::replies::Replies;
-use crate::reply::{Refusal, UNKNOWN, UNREACHABLE};
+use crate::reply::{Form, Refusal, UNKNOWN, UNREACHABLE};
 use crate::request::{Request, Target, Ticket};
 
 /// Pause before a node is asked again.
@@ -75,7 +75,10 @@ impl Client {
             return self.session.refuse(UNREACHABLE);
         }
         for _ in 0..2 {
-            match link.next_within(self.session.core.thread.shared.settings.node_timeout).await {
+            match link
+                .next_within(Form::Resp, self.session.core.thread.shared.settings.node_timeout)
+                .await
+            {
                 Ok(reply) if reply.starts_with(b"-") => {
                     return self.session.core.replies.answer(&reply);
                 }
@@ -265,7 +268,7 @@ impl Client {
         }
         for left in (0..n).rev() {
             let time = self.session.core.thread.shared.settings.node_timeout;
-            let Ok(reply) = link.next_within(time).await else {
+            let Ok(reply) = link.next_within(Form::Resp, time).await else {
                 return self.session.refuse(UNKNOWN);
             };
             if left > 0 {

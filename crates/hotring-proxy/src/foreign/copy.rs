@@ -3,7 +3,7 @@
 //! A key is read at the old server, stored at the new one unless that has it already, and then removed from the old
 //! one. What clients want comes first.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Pause while threads have requests by the old layout.
 const READY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Lines of a list that are read at once.
+const LINES: usize = 256;
+
+const LINE: Form = Form::Memcached { form: ReplyForm::Line, is_silent: false };
 
 const META: Form = Form::Memcached { form: ReplyForm::Meta, is_silent: false };
 
@@ -68,10 +73,19 @@ struct Copier<'c> {
 enum Walk {
     /// The cursor of SCAN.
     Cursor(Vec<u8>),
-    /// The keys that memcached has listed.
-    Listed(VecDeque<Vec<u8>>),
+    /// A connection on which memcached lists its keys.
+    Listing(Box<Link>),
     NotListed,
     End,
+}
+
+impl Walk {
+    fn of(source: &Server) -> Self {
+        match source.kind {
+            Kind::Memcached => Walk::NotListed,
+            Kind::Redis | Kind::Hotring => Walk::Cursor(b"0".to_vec()),
+        }
+    }
 }
 
 /// A key with its value, on its way.
@@ -91,10 +105,7 @@ impl Copier<'_> {
     async fn copy_all(&mut self) -> Vec<String> {
         let mut given_up = Vec::new();
         for source in self.copying.sources() {
-            let mut walk = match source.kind {
-                Kind::Memcached => Walk::NotListed,
-                Kind::Redis | Kind::Hotring => Walk::Cursor(b"0".to_vec()),
-            };
+            let mut walk = Walk::of(&source);
             let mut failures = 0;
             while !matches!(walk, Walk::End) && !self.copying.has_given_up(&source) {
                 self.serve_wanted().await;
@@ -105,6 +116,10 @@ impl Copier<'_> {
                         tracing::warn!(server = source.name, "cannot copy keys: {why}");
                         if failures == TRIES {
                             self.copying.give_up(&source);
+                        }
+                        if matches!(walk, Walk::Listing(_)) {
+                            // A list cannot go on. What has come over is not in the next one.
+                            walk = Walk::NotListed;
                         }
                         self.links.clear();
                         tokio::time::sleep(PAUSE).await;
@@ -143,23 +158,28 @@ impl Copier<'_> {
 
     /// Brings the next keys of a walk.
     async fn go_on(&mut self, source: &Arc<Server>, walk: &mut Walk) -> Result<(), String> {
-        let (keys, next) = match walk {
+        let next;
+        let keys = match walk {
             Walk::End => return Ok(()),
             Walk::NotListed => {
-                *walk = Walk::Listed(self.list(source).await.map_err(|why| why.to_string())?);
+                // Its own connection, since the list stays behind while its keys come over.
+                let mut listing = self.dial(source).await.map_err(|why| why.to_string())?;
+                let asked = listing.send(b"lru_crawler metadump all\r\n").await;
+                asked.map_err(|why| why.to_string())?;
+                *walk = Walk::Listing(Box::new(listing));
                 return Ok(());
             }
-            Walk::Listed(keys) => {
-                let batch: Vec<_> = keys.iter().take(BATCH).cloned().collect();
-                let rest = keys.iter().skip(batch.len()).cloned().collect::<VecDeque<_>>();
-                let next = if rest.is_empty() { Walk::End } else { Walk::Listed(rest) };
-                (batch, next)
+            Walk::Listing(listing) => {
+                let listed = self.listed(listing).await;
+                let (keys, is_last) = listed.map_err(|why| why.to_string())?;
+                next = is_last.then_some(Walk::End);
+                keys
             }
             Walk::Cursor(cursor) => {
-                let (keys, cursor) =
-                    self.scan(source, cursor).await.map_err(|why| why.to_string())?;
-                let next = if cursor == b"0" { Walk::End } else { Walk::Cursor(cursor) };
-                (keys, next)
+                let scanned = self.scan(source, cursor).await;
+                let (keys, cursor) = scanned.map_err(|why| why.to_string())?;
+                next = Some(if cursor == b"0" { Walk::End } else { Walk::Cursor(cursor) });
+                keys
             }
         };
         let is_moved = |key: &Vec<u8>| {
@@ -169,7 +189,9 @@ impl Copier<'_> {
         for keys in keys.chunks(BATCH) {
             self.bring(keys).await.map_err(|(_, why)| why)?;
         }
-        *walk = next;
+        if let Some(next) = next {
+            *walk = next;
+        }
         Ok(())
     }
 
@@ -296,27 +318,20 @@ impl Copier<'_> {
         read().ok_or_else(|| refused("it does not list its keys", &reply))
     }
 
-    /// The keys of a memcached in moved slots.
-    async fn list(&mut self, source: &Arc<Server>) -> io::Result<VecDeque<Vec<u8>>> {
-        let copying = self.copying.clone();
-        let link = self.link(source).await?;
-        link.send(b"lru_crawler metadump all\r\n").await?;
-        let mut keys = VecDeque::new();
-        let form = Form::Memcached { form: ReplyForm::Line, is_silent: false };
-        loop {
-            let next = tokio::time::timeout(ANSWER_MAX, link.next_of(form)).await;
-            let line = next.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    /// The next keys that a memcached lists. True: these are the last ones.
+    async fn listed(&self, listing: &mut Link) -> io::Result<(Vec<Vec<u8>>, bool)> {
+        let mut keys = Vec::new();
+        for _ in 0..LINES {
+            let line = listing.next_within(LINE, ANSWER_MAX).await?;
             let line = line.trim_ascii_end();
             if line == b"END" {
-                return Ok(keys);
+                return Ok((keys, true));
             }
             let word =
                 line.strip_prefix(b"key=").and_then(|rest| rest.split(|b| *b == b' ').next());
-            let key = word.and_then(decoded).ok_or_else(|| refused("it lists no keys", line))?;
-            if copying.way_of(&key).is_some() {
-                keys.push_back(key);
-            }
+            keys.push(word.and_then(decoded).ok_or_else(|| refused("it lists no keys", line))?);
         }
+        Ok((keys, false))
     }
 
     /// Sends requests, and returns their replies.
@@ -331,14 +346,19 @@ impl Copier<'_> {
             return Ok(Vec::new());
         }
         let link = self.link(server).await?;
-        // Replies are read meanwhile by no one: a batch is short, and servers buffer theirs.
-        link.send(request).await?;
+        // A server that does not read would hold this up as long as the kernel lets it.
+        let sent = tokio::time::timeout(ANSWER_MAX, link.send(request)).await;
+        sent.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         let mut replies = Vec::with_capacity(n);
         for _ in 0..n {
-            let next = tokio::time::timeout(ANSWER_MAX, link.next_of(form)).await;
-            replies.push(next.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??);
+            replies.push(link.next_within(form, ANSWER_MAX).await?);
         }
         Ok(replies)
+    }
+
+    async fn dial(&self, server: &Server) -> io::Result<Link> {
+        let dialled = Link::dial(self.shared, &server.address, &Login::default()).await;
+        dialled.map_err(|why| io::Error::other(format!("{}: {why}", server.name)))
     }
 
     async fn link(&mut self, server: &Arc<Server>) -> io::Result<&mut Link> {

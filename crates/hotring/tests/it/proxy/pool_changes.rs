@@ -479,3 +479,26 @@ fn a_server_that_fails_while_its_keys_come_over_is_given_up() {
     assert_eq!(super::shown(&wire.reply().unwrap()), "nil");
     assert_eq!(say(&mut wire, "POOL RELOAD"), "OK");
 }
+
+/// Keys of any bytes, which memcached has for clients that write them in base64, must not be read as requests.
+#[test]
+fn a_hostile_key_does_not_speak_to_memcached() {
+    let (cache, redis) = (Backend::memcached(), Backend::redis(&[]));
+    let listed = [("a", "memcached", &*cache.address), ("b", "redis", &*redis.address)];
+    let file = File::new("pool-hostile");
+    let proxy = file.write("", &listed[..1]).proxy(Settings::default());
+    let mut wire = connect(&proxy);
+    for n in 0..500 {
+        assert_eq!(say(&mut wire, &format!("SET k{n} v{n}")), "OK");
+    }
+    let mut direct = super::memcached::Client::to(&cache.address);
+    // x, the end of a line, flush_all, the end of a line, mg x.
+    assert_eq!(direct.say("ms eA0KZmx1c2hfYWxsDQptZyB4 1 b¶v"), "HD¶");
+    assert_eq!(direct.say("set flags 7 0 1¶v"), "STORED¶");
+    file.write("", &listed[1..]);
+    assert_eq!(copy(&mut wire), "done,copied=500,cold=1");
+    for n in 0..500 {
+        assert_eq!(say(&mut wire, &format!("GET k{n}")), format!("v{n}"));
+    }
+    assert_eq!(direct.say("get k1 flags"), "VALUE flags 7 1¶v¶END¶");
+}
