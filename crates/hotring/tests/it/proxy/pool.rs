@@ -14,6 +14,8 @@ use super::{connect, say, wait_for};
 use crate::Folder;
 use crate::nemesis::clients::Wire;
 
+const REDIS: [&str; 6] = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+
 /// A server that is killed on drop.
 pub(super) struct Backend {
     process: Child,
@@ -22,8 +24,12 @@ pub(super) struct Backend {
 
 impl Backend {
     pub(super) fn redis(words: &[&str]) -> Backend {
-        let all = [&["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"][..], words];
-        Backend::start("redis-server", "--port", &all.concat())
+        Backend::start("redis-server", "--port", &[&REDIS[..], words].concat())
+    }
+
+    pub(super) fn redis_over_tls(words: &[&str]) -> Backend {
+        let all = [&REDIS[..], &["--port", "0"], words].concat();
+        Backend::start("redis-server", "--tls-port", &all)
     }
 
     pub(super) fn memcached() -> Backend {

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use hotring_commands::settings::config::TlsSettings;
 use hotring_proxy::{Proxy, Settings};
 use rustix::process::Signal;
 
@@ -501,4 +502,30 @@ fn a_hostile_key_does_not_speak_to_memcached() {
         assert_eq!(say(&mut wire, &format!("GET k{n}")), format!("v{n}"));
     }
     assert_eq!(direct.say("get k1 flags"), "VALUE flags 7 1¶v¶END¶");
+}
+
+#[test]
+fn servers_over_tls_are_checked() {
+    let certificates =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../hotring-server/tests/it/certificates/");
+    let path = |name: &str| format!("{certificates}{name}");
+    let (cert, key, ca) = (path("server.pem"), path("server.key"), path("ca.pem"));
+    let words = ["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
+    let backend = Backend::redis_over_tls(&[&words[..], &["--tls-auth-clients", "no"]].concat());
+    let folder = Folder::new("pool-tls");
+    let line =
+        format!("a = {{ address = \"{}\", protocol = \"redis\", tls = true }}", backend.address);
+    let pool = folder.file("pool.toml", &format!("eject-after = 1000\n[servers]\n{line}\n"));
+    let start = |ca: Option<String>| {
+        let tls = TlsSettings { ca_cert_file: ca.map(Into::into), ..TlsSettings::default() };
+        let retry_for = Duration::from_millis(200);
+        let listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let pool = Some(pool.clone().into());
+        Proxy::start(Settings { listen, pool, tls, retry_for, ..Settings::default() })
+    };
+    let proxy = start(Some(ca.clone())).unwrap();
+    assert_eq!(say(&mut connect(&proxy), "SET a 1"), "OK");
+    // Another authority has not signed the server's certificate.
+    let proxy = start(Some(path("stranger.pem"))).unwrap();
+    assert!(say(&mut connect(&proxy), "GET a").starts_with('-'));
 }
