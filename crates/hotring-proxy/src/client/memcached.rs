@@ -16,6 +16,7 @@ use hotring_protocol::memcached::{
 use hotring_protocol::{ArgsView, Version};
 
 use super::core::{Core, Flow};
+use super::pool::FLUSH_LATER;
 use super::wire::Wire;
 use crate::combine::Combine;
 use crate::info;
@@ -126,6 +127,11 @@ impl Core {
         let is_pool = self.thread.is_pool();
         if is_pool && self.awaits_keys_of(command, args) {
             return Flow::Full;
+        }
+        if command == Command::FlushAll && self.thread.copying().is_some() {
+            let refusal = format!("SERVER_ERROR {FLUSH_LATER}\r\n");
+            self.replies.answer(if is_quiet { b"" } else { refusal.as_bytes() });
+            return Flow::Done;
         }
         if command == Command::FlushAll {
             return self.flush(bytes, is_quiet);

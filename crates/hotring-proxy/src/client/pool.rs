@@ -9,6 +9,10 @@ use super::Session;
 use super::core::Flow;
 use crate::plan::is_subscribing;
 
+/// Why nothing is flushed now.
+pub(super) const FLUSH_LATER: &str =
+    "keys are being copied: flush the pool once INFO shows that the copy has ended";
+
 impl Session {
     /// Why a command does not work for this client of a pool.
     pub(super) fn pool_error(&self, spec: &Spec) -> Option<String> {
@@ -18,7 +22,12 @@ impl Session {
         {
             return Some(error.to_string());
         }
+        let is_copying = || self.core.thread.copying().is_some();
         let why = match spec.id {
+            // Keys on their way would come back.
+            CommandId::FlushAll | CommandId::FlushDb if is_copying() => {
+                return Some(format!("ERR {FLUSH_LATER}"));
+            }
             _ if spec.group == Group::PubSub || is_subscribing(spec) => {
                 "its servers pass no messages on to each other"
             }

@@ -398,6 +398,9 @@ fn a_copy_begins_after_the_requests_by_the_layout_before() {
     late.send(&format!("INCR {key}\r\n")).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(say(&mut wire, "POOL RELOAD COPY"), "OK");
+    // Keys on their way would come back.
+    assert!(say(&mut wire, "FLUSHALL").starts_with("-ERR keys are being copied"));
+    assert!(memcached(&proxy).say("flush_all").starts_with("SERVER_ERROR keys are being copied"));
     assert_eq!(say(&mut wire, &format!("INCR {key}")), "3");
     assert_eq!(super::shown(&late.reply().unwrap()), "2");
     wait_for("the copy has ended", || told(&mut wire, "copy", "").starts_with("done"));
