@@ -398,7 +398,8 @@ impl Upstream {
     fn end(&self, thread: &Rc<Thread>, pool: &Weak<Pool>, error: Option<&[u8]>) {
         let pool = pool.upgrade();
         let now = Instant::now();
-        let mut is_first = true;
+        // A request does not make a node silent.
+        let mut may_break = !self.inner.borrow().is_broken;
         loop {
             let (request, bytes, was_sent) = {
                 let inner = &mut *self.inner.borrow_mut();
@@ -407,8 +408,8 @@ impl Upstream {
                 let is_begun = front.end - (front.len as u64) < inner.sent;
                 let (mut request, bytes) = inner.pop(true).expect("there is a front");
                 // What breaks connections must not do so again and again.
-                request.losses += u32::from(is_first && is_begun);
-                is_first = false;
+                request.losses += u32::from(may_break && is_begun);
+                may_break = false;
                 (request, bytes, was_sent)
             };
             match (error, &pool) {

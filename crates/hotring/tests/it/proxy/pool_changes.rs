@@ -532,3 +532,29 @@ fn servers_over_tls_are_checked() {
     let proxy = start(Some(path("stranger.pem"))).unwrap();
     assert!(say(&mut connect(&proxy), "GET a").starts_with('-'));
 }
+
+/// Without probes: a server that refuses connections, and one that owes a reply and is silent.
+#[test]
+fn clients_requests_eject_servers_as_well() {
+    let two = [Backend::redis(&[]), Backend::redis(&[])];
+    let listed = [("a", "redis", &*two[0].address), ("b", "redis", &*two[1].address)];
+    let file = File::new("pool-requests");
+    let options = "eject-after = 2\nprobe-interval = 3600000";
+    let node_timeout = Duration::from_millis(300);
+    let proxy =
+        file.write(options, &listed).proxy(Settings { node_timeout, ..Settings::default() });
+    let (mut wire, mut other) = (connect(&proxy), connect(&proxy));
+    let keys = [&two[0], &two[1]].map(|server| key_of(&mut wire, &server.address));
+    assert_eq!(say(&mut wire, &format!("MSET {} 1 {} 1", keys[0], keys[1])), "OK");
+    two[0].signal(Signal::KILL);
+    two[1].signal(Signal::STOP);
+    wire.send(&format!("GET {}\r\n", keys[0])).unwrap();
+    other.send(&format!("GET {}\r\n", keys[1])).unwrap();
+    for (wire, name) in [(&mut wire, "a"), (&mut other, "b")] {
+        let refused = super::shown(&wire.reply().unwrap());
+        let expected = format!("-CLUSTERDOWN The server of this key, {name}, is ejected");
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
+    assert!(told(&mut wire, "server_b", "why").contains("silent"));
+    two[1].signal(Signal::CONT);
+}
