@@ -48,7 +48,9 @@ mod slots;
 mod succession;
 mod tenure;
 
-pub use circle::{Circle, IDENTIFIERS, Placement, SameIdentifier, USUAL_WEIGHT, drawn};
+pub use circle::{
+    Circle, IDENTIFIERS, Placement, SameIdentifier, USUAL_WEIGHT, drawn, identifiers,
+};
 pub use failover::{FailoverEnd, FailoverRefused};
 pub use feed::{Feed, Follower, Lag, News, Source};
 pub use founding::{NotFounded, founding_records};

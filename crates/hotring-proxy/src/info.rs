@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
+use crate::foreign::pool::Foreign;
+use crate::layout::Layout;
 use crate::thread::Thread;
 
 /// The version of Redis whose clients' features the proxy has.
@@ -39,7 +41,7 @@ pub(crate) fn text(thread: &Thread) -> String {
             _ = write!(out, "{field}:{value}\r\n");
         }
     };
-    let number = |counter: &crate::shared::Counter| counter.value().to_string();
+    let number = |counter: &crate::counter::Counter| counter.value().to_string();
     section(
         "Server",
         &[
@@ -79,6 +81,14 @@ pub(crate) fn text(thread: &Thread) -> String {
             ("proxy_connections_of_thread", thread.connections().to_string()),
         ],
     );
+    if let Some(pool) = &shared.foreign {
+        let lines = pool_lines(pool, &thread.layout());
+        let lines: Vec<_> =
+            lines.iter().map(|(name, line)| (name.as_str(), line.clone())).collect();
+        section("Pool", &lines);
+        section("Keyspace", &[]);
+        return out;
+    }
     let layout = thread.layout();
     let line = |(i, shard): (usize, &crate::layout::Shard)| {
         (
@@ -91,4 +101,43 @@ pub(crate) fn text(thread: &Thread) -> String {
     section("Cluster", &shards);
     section("Keyspace", &[]);
     out
+}
+
+/// A line for each server of a pool, and one for the copy.
+fn pool_lines(pool: &Foreign, layout: &Layout) -> Vec<(String, String)> {
+    let servers = pool.servers();
+    let mut lines: Vec<_> = servers
+        .iter()
+        .map(|server| {
+            let health = &server.health;
+            let (since, why) = health.since();
+            let (state, why) = match health.is_ejected() {
+                true => ("ejected", format!(",why={}", why.replace(['\r', '\n', ','], " "))),
+                false => ("up", String::new()),
+            };
+            let line = format!(
+                "address={},protocol={},weight={},slots={},state={state},state_seconds={},requests={},errors={},failures={},ejections={},probe_usec={}{why}",
+                server.address,
+                server.kind.name(),
+                server.weight,
+                layout.slots_of(&server.address),
+                since.as_secs(),
+                health.requests.value(),
+                health.errors.value(),
+                health.failures.value(),
+                health.ejections.value(),
+                health.probe_us(),
+            );
+            (format!("server_{}", server.name), line)
+        })
+        .collect();
+    let copy = match pool.copying() {
+        Some(copying) => {
+            let (copied, cold) = (copying.copied.value(), copying.cold.value());
+            format!("running,copied={copied},cold={cold}")
+        }
+        None => pool.last_copy(),
+    };
+    lines.push(("copy".to_string(), copy));
+    lines
 }

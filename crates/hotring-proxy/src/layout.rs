@@ -5,11 +5,14 @@ use std::sync::Arc;
 use hotring_cluster::{SLOTS, Slot};
 use hotring_protocol::Reply;
 
+use crate::foreign::copying::Copying;
+use crate::foreign::server::Server;
+
 /// The address of a node, `HOST:PORT`.
 pub(crate) type Address = Arc<str>;
 
 /// A shard of an owner table that no shard serves.
-const NONE: u16 = u16::MAX;
+pub(crate) const NONE: u16 = u16::MAX;
 
 /// The shards of a cluster and their slots.
 #[derive(Debug)]
@@ -18,6 +21,10 @@ pub(crate) struct Layout {
     shards: Vec<Shard>,
     /// For each slot the index of its shard.
     owners: Vec<u16>,
+    /// It is a pool, whose servers know nothing of each other.
+    pub is_pool: bool,
+    /// Keys that are on their way from their servers by the last layout.
+    pub copying: Option<Arc<Copying>>,
 }
 
 /// A shard.
@@ -29,11 +36,18 @@ pub(crate) struct Shard {
     pub primary: Address,
     /// The addresses of its replicas.
     pub replicas: Vec<Address>,
+    /// In a pool, what is known of its server.
+    pub server: Option<Arc<Server>>,
 }
 
 impl Default for Layout {
     fn default() -> Self {
-        Layout { shards: Vec::new(), owners: vec![NONE; SLOTS.into()] }
+        Layout {
+            shards: Vec::new(),
+            owners: vec![NONE; SLOTS.into()],
+            is_pool: false,
+            copying: None,
+        }
     }
 }
 
@@ -56,6 +70,31 @@ impl Layout {
         Ok(layout)
     }
 
+    /// The layout of a pool: for each slot the position of its server.
+    pub(crate) fn of_pool(
+        servers: &[Arc<Server>],
+        owners: Vec<u16>,
+        copying: Option<Arc<Copying>>,
+    ) -> Self {
+        let mut layout = Layout { is_pool: true, copying, ..Layout::default() };
+        let mut numbers = vec![NONE; servers.len()];
+        for (slot, at) in (0..SLOTS).zip(owners) {
+            let Some(server) = servers.get(usize::from(at)) else { continue };
+            let number = &mut numbers[usize::from(at)];
+            if *number == NONE {
+                *number = layout.shards.len() as u16;
+                layout.shards.push(Shard {
+                    lowest: slot,
+                    primary: server.address.clone(),
+                    replicas: Vec::new(),
+                    server: Some(server.clone()),
+                });
+            }
+            layout.owners[usize::from(slot)] = *number;
+        }
+        layout
+    }
+
     /// Adds a range: its first and last slot, its primary and its replicas.
     fn add(&mut self, range: &Reply, host: &str) -> Option<()> {
         let Reply::Array(parts) = range else { return None };
@@ -69,7 +108,7 @@ impl Layout {
             Some(at) => at,
             None => {
                 let replicas = nodes.flatten().collect();
-                self.shards.push(Shard { lowest: first, primary, replicas });
+                self.shards.push(Shard { lowest: first, primary, replicas, server: None });
                 self.shards.len() - 1
             }
         };
@@ -88,6 +127,17 @@ impl Layout {
     /// The shard of a slot.
     pub(crate) fn shard_of(&self, slot: Slot) -> Option<&Shard> {
         self.shards.get(usize::from(self.owners[usize::from(slot)]))
+    }
+
+    /// The number of slots of a node.
+    pub(crate) fn slots_of(&self, primary: &str) -> usize {
+        let owner = self.shards.iter().position(|shard| *shard.primary == *primary);
+        self.owners.iter().filter(|at| owner == Some(usize::from(**at))).count()
+    }
+
+    /// The lowest slot of each shard.
+    pub(crate) fn lowest_slots(&self) -> Vec<Slot> {
+        self.shards.iter().map(|shard| shard.lowest).collect()
     }
 
     /// The lowest slot of the first shard, by their lowest slots.

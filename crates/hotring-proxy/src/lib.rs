@@ -1,4 +1,5 @@
-//! One address for all keys of a cluster: a proxy for clients that know nothing of clusters.
+//! One address for all keys of a cluster: a proxy for clients that know nothing of clusters. It also serves pools of
+//! servers that know nothing of each other (`foreign`).
 //!
 //! A client's requests go to the nodes that have their keys, and the replies come back in the order of the requests.
 //! The nodes check passwords and permissions: connections to nodes log in as the client has. The crate must not keep
@@ -12,7 +13,9 @@
 
 mod client;
 mod combine;
+mod counter;
 mod discover;
+mod foreign;
 mod info;
 mod input;
 mod layout;

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use crate::foreign::server::{Kind, Server};
 use crate::input::Input;
 use crate::plan::write_request;
 use crate::reply::{Form, Refusal};
@@ -45,6 +46,23 @@ pub(crate) enum Protocol {
     Resp3,
     /// memcached's, after a login in RESP.
     Memcached,
+    /// memcached's, at a server that speaks nothing else.
+    PlainMemcached,
+}
+
+impl Protocol {
+    pub(crate) fn is_memcached(self) -> bool {
+        matches!(self, Protocol::Memcached | Protocol::PlainMemcached)
+    }
+
+    /// What a connection to a server of a pool speaks for clients that speak this.
+    pub(crate) fn at(self, kind: Kind) -> Protocol {
+        match (self, kind) {
+            (_, Kind::Memcached) => Protocol::PlainMemcached,
+            (Protocol::Memcached, Kind::Redis) => Protocol::Resp2,
+            (protocol, _) => protocol,
+        }
+    }
 }
 
 /// Why there is no connection to a node.
@@ -98,8 +116,13 @@ impl Link {
 
     /// The next reply.
     pub(crate) async fn next(&mut self) -> io::Result<Vec<u8>> {
+        self.next_of(Form::Resp).await
+    }
+
+    /// The next reply, which has this form.
+    pub(crate) async fn next_of(&mut self, form: Form) -> io::Result<Vec<u8>> {
         loop {
-            if let Some(len) = self.find_end(Form::Resp)? {
+            if let Some(len) = self.find_end(form)? {
                 let reply = self.input.bytes()[..len].to_vec();
                 self.input.consume(len);
                 return Ok(reply);
@@ -112,8 +135,8 @@ impl Link {
     }
 
     /// The next reply, if it comes in time.
-    pub(crate) async fn next_within(&mut self, time: Duration) -> io::Result<Vec<u8>> {
-        let next = tokio::time::timeout(time, self.next()).await;
+    pub(crate) async fn next_within(&mut self, form: Form, time: Duration) -> io::Result<Vec<u8>> {
+        let next = tokio::time::timeout(time, self.next_of(form)).await;
         next.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
@@ -139,7 +162,7 @@ impl Link {
         time: Duration,
     ) -> io::Result<Vec<u8>> {
         self.send(request).await?;
-        self.next_within(time).await
+        self.next_within(Form::Resp, time).await
     }
 
     /// Sends a request and returns its reply.
@@ -150,10 +173,24 @@ impl Link {
 }
 
 async fn dial(shared: &Shared, address: &str, login: &Login) -> Result<Link, DialError> {
+    let server = match &shared.foreign {
+        None => None,
+        Some(pool) => Some(pool.server(address).ok_or_else(|| {
+            DialError::Unreachable("it is no server of the pool any more".to_string())
+        })?),
+    };
+    let (login, tls) = match server.as_deref() {
+        // The pool's file says who the proxy is to its servers.
+        Some(Server { login: user, tls, kind, .. }) => {
+            let login = Login { user: user.clone(), protocol: login.protocol.at(*kind) };
+            (&login.clone(), shared.tls.as_ref().filter(|_| *tls))
+        }
+        None => (login, shared.tls.as_ref()),
+    };
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-    let stream: Box<dyn Connection> = match &shared.tls {
+    let stream: Box<dyn Connection> = match tls {
         None => Box::new(stream),
         Some(tls) => {
             let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
@@ -173,7 +210,7 @@ async fn dial(shared: &Shared, address: &str, login: &Login) -> Result<Link, Dia
         write_request([b"AUTH", &user[..], password].into_iter(), &mut greeting);
     }
     match login.protocol {
-        Protocol::Resp2 => {}
+        Protocol::Resp2 | Protocol::PlainMemcached => {}
         Protocol::Resp3 => write_request([&b"HELLO"[..], b"3"].into_iter(), &mut greeting),
         Protocol::Memcached => {
             write_request([&b"HOTRING.MEMCACHED"[..]].into_iter(), &mut greeting);
@@ -183,7 +220,8 @@ async fn dial(shared: &Shared, address: &str, login: &Login) -> Result<Link, Dia
         return Ok(link);
     }
     link.send(&greeting).await?;
-    for _ in 0..usize::from(login.user.is_some()) + usize::from(login.protocol != Protocol::Resp2) {
+    let greets = !matches!(login.protocol, Protocol::Resp2 | Protocol::PlainMemcached);
+    for _ in 0..usize::from(login.user.is_some()) + usize::from(greets) {
         let reply = link.next().await?;
         if reply.starts_with(b"-") {
             return Err(match Refusal::read(&reply) {

@@ -17,6 +17,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::client::{Client, memcached};
 use crate::discover::keep_looking;
+use crate::foreign::copy::keep_copying;
+use crate::foreign::probe::keep_probing;
 use crate::link::Connection;
 use crate::settings::Settings;
 use crate::shared::{Admits, Shared};
@@ -132,8 +134,16 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 fn run_looking(shared: &Arc<Shared>) {
     on_event_loop(async {
+        let watching = async {
+            match &shared.foreign {
+                Some(pool) => {
+                    tokio::join!(keep_probing(shared, pool), keep_copying(shared, pool)).0
+                }
+                None => keep_looking(shared).await,
+            }
+        };
         tokio::select! {
-            _ = keep_looking(shared) => {}
+            () = watching => {}
             () = shared.stopping() => {}
         }
     });

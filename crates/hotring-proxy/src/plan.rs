@@ -78,8 +78,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What to do with a request of this command.
-pub(crate) fn plan(spec: &'static Spec, args: ArgsView<'_>) -> Plan {
+/// What to do with a request of this command. Servers of some slots may take one key in a request.
+pub(crate) fn plan(
+    spec: &'static Spec,
+    args: ArgsView<'_>,
+    takes_one_key: impl Fn(Slot) -> bool,
+) -> Plan {
     // Nearly all requests.
     if let Some(at) = spec.sole_key()
         && !spec.flags.contains(Flags::BLOCKING)
@@ -146,7 +150,7 @@ pub(crate) fn plan(spec: &'static Spec, args: ArgsView<'_>) -> Plan {
         // Those that take a connection of their own.
         _ if is_subscribing(spec) => Plan::Alone,
         _ if spec.flags.contains(Flags::ADMIN) => Plan::Refused(Refusal::OfNode(spec.name)),
-        _ => by_keys(spec, args),
+        _ => by_keys(spec, args, takes_one_key),
     }
 }
 
@@ -179,10 +183,13 @@ fn scan(args: ArgsView<'_>) -> Plan {
 }
 
 /// By the keys that a request names, and without any by Redis's hints for those who pass requests on.
-fn by_keys(spec: &'static Spec, args: ArgsView<'_>) -> Plan {
+fn by_keys(spec: &'static Spec, args: ArgsView<'_>, takes_one_key: impl Fn(Slot) -> bool) -> Plan {
     match sole_slot(spec, args) {
+        Some(Ok(slot)) if takes_one_key(slot) && spec.routing_keys_of(args).nth(1).is_some() => {
+            split(spec, args, takes_one_key).unwrap_or(Plan::Slot(slot))
+        }
         Some(Ok(slot)) => Plan::Slot(slot),
-        Some(Err(refusal)) => split(spec, args).unwrap_or(Plan::Refused(refusal)),
+        Some(Err(refusal)) => split(spec, args, takes_one_key).unwrap_or(Plan::Refused(refusal)),
         None if !spec.tips.iter().any(|tip| tip.starts_with("request_policy:all_")) => {
             Plan::Anywhere
         }
@@ -204,8 +211,8 @@ fn response_policy(spec: &Spec) -> Option<Combine> {
     }
 }
 
-/// Splits a request that need not be atomic into one for each slot.
-fn split(spec: &Spec, args: ArgsView<'_>) -> Option<Plan> {
+/// Splits a request that need not be atomic into one for each slot, or for each key.
+fn split(spec: &Spec, args: ArgsView<'_>, takes_one_key: impl Fn(Slot) -> bool) -> Option<Plan> {
     let mut parts: Vec<Part> = Vec::new();
     let mut places: Vec<Vec<u32>> = Vec::new();
     let is_splittable = matches!(
@@ -226,11 +233,15 @@ fn split(spec: &Spec, args: ArgsView<'_>) -> Option<Plan> {
     let mut by_slot = std::collections::HashMap::new();
     for (place, (at, _)) in spec.uses_of(args).enumerate() {
         let slot = slot_of(args.at(at));
-        let part = *by_slot.entry(slot).or_insert_with(|| {
+        let mut add = || {
             parts.push(Part { slot, keys: Vec::new() });
             places.push(Vec::new());
             parts.len() - 1
-        });
+        };
+        let part = match takes_one_key(slot) {
+            true => add(),
+            false => *by_slot.entry(slot).or_insert_with(add),
+        };
         parts[part].keys.push(at);
         places[part].push(place as u32);
     }
@@ -285,7 +296,7 @@ mod tests {
     }
 
     fn planned(line: &str) -> Plan {
-        with(line, plan)
+        with(line, |spec, args| plan(spec, args, |_| false))
     }
 
     #[test]
@@ -341,6 +352,17 @@ mod tests {
         assert!(matches!(planned("DEL a b"), Plan::Split(_, Combine::Sum)));
     }
 
+    #[test]
+    fn servers_that_take_one_key_get_a_request_for_each() {
+        let planned = |line, one: bool| with(line, |spec, args| plan(spec, args, |_| one));
+        assert_eq!(planned("DEL {a}1 {a}2", false), Plan::Slot(slot_of(b"a")));
+        let Plan::Split(parts, Combine::Sum) = planned("DEL {a}1 {a}2", true) else { panic!() };
+        assert_eq!(parts.len(), 2);
+        let Plan::Split(parts, how) = planned("MGET {a}1 b {a}2", true) else { panic!() };
+        assert_eq!((parts.len(), how), (3, Combine::Interleave(vec![vec![0], vec![1], vec![2]])));
+        assert_eq!(planned("DEL a", true), Plan::Slot(slot_of(b"a")));
+    }
+
     /// A command that is added to the table must not slip through by accident.
     #[test]
     fn commands_without_keys_are_never_written_to_an_arbitrary_node() {
@@ -349,7 +371,7 @@ mod tests {
             let n = usize::from(spec.arity.unsigned_abs());
             let words: Vec<&str> = spec.name.split('|').collect();
             let line: Vec<_> = words.into_iter().chain(std::iter::repeat("1")).take(n).collect();
-            let planned = read(&line.join(" "), |args| plan(spec, args));
+            let planned = read(&line.join(" "), |args| plan(spec, args, |_| false));
             if planned == Plan::Anywhere && spec.flags.contains(Flags::WRITE) {
                 wrong.push(spec.name);
             }

@@ -1,11 +1,12 @@
 //! The connections of one thread to all nodes, for the clients of one user.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::link::{Link, Login};
 use crate::request::Target;
+use crate::shared::Shared;
 use crate::thread::Thread;
 use crate::upstream::Upstream;
 
@@ -60,6 +61,9 @@ impl Pool {
 
     /// Finds out whether the nodes let this user in. Without an answer nothing changes.
     pub(crate) async fn learn(&self, thread: &Thread) {
+        if thread.is_pool() {
+            return self.access.set(Some(lets_in(&thread.shared, &self.login)));
+        }
         let Some(node) = thread.node_for(Target::Any) else { return };
         let address = thread.address(node);
         let asked = async {
@@ -86,6 +90,22 @@ impl Pool {
         upstream.clone()
     }
 
+    /// The connections, each with the number of the request that comes next.
+    pub(crate) fn marks(&self) -> Vec<(Weak<Upstream>, u64)> {
+        let upstreams = self.upstreams.borrow();
+        let mark = |upstream: &Rc<Upstream>| (Rc::downgrade(upstream), upstream.next_number());
+        upstreams.iter().flatten().map(mark).collect()
+    }
+
+    /// Closes the connections to servers that have left, once they have no requests.
+    pub(crate) fn leave(&self, has_left: impl Fn(usize) -> bool) {
+        for known in self.upstreams.borrow_mut().iter_mut() {
+            let upstream =
+                known.take_if(|upstream| has_left(upstream.node) && !upstream.has_work());
+            upstream.inspect(|upstream| upstream.close());
+        }
+    }
+
     /// Ends connections to nodes that owe replies and have been silent since then. Nodes that are `gone` have less
     /// time.
     pub(crate) fn break_silent(
@@ -109,4 +129,22 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.upstreams.borrow().iter().flatten().for_each(|upstream| upstream.close());
     }
+}
+
+/// Whether the proxy of a pool lets clients with this login in. There is the default user alone.
+pub(crate) fn lets_in(shared: &Shared, login: &Login) -> bool {
+    match (&login.user, &shared.settings.clients_password) {
+        _ if login.protocol.is_memcached() => true,
+        (None, password) => password.is_none(),
+        (Some((user, _)), None) => user == b"default",
+        (Some((user, given)), Some(password)) => {
+            user == b"default" && is_same(given, password.as_bytes())
+        }
+    }
+}
+
+/// Whether texts are the same, in a time that does not tell how much of them is.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differ = one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b));
+    one.len() == other.len() && differ == 0
 }

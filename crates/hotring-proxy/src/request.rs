@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use hotring_cluster::Slot;
 
+use crate::foreign::translation::Translation;
+use crate::link::Protocol;
 use crate::replies::Replies;
 use crate::reply::Form;
 
@@ -46,6 +48,10 @@ pub(crate) struct Request {
     pub writes: bool,
     /// The form of its replies.
     pub form: Form,
+    /// In a pool, what its bytes are in.
+    pub speaks: Option<Protocol>,
+    /// How its reply becomes the client's, if that has asked in another protocol.
+    pub translation: Option<Box<Translation>>,
     /// It is a script, whose refusal by a node may come in its middle.
     pub is_script: bool,
     /// The replies that a node gives to it; only the last one is the client's.
@@ -78,6 +84,8 @@ impl Request {
             merged: Vec::new(),
             writes,
             form: Form::Resp,
+            speaks: None,
+            translation: None,
             is_script: false,
             n_replies: 1,
             missing: 1,
@@ -103,6 +111,9 @@ impl Request {
     /// Expects all replies once more.
     pub(crate) fn begin_again(&mut self) {
         (self.missing, self.errors, self.error) = (self.n_replies, 0, None);
+        if let Some(translation) = &mut self.translation {
+            translation.before.clear();
+        }
     }
 
     /// Whether those who wait for it have sent nothing behind it.
@@ -117,13 +128,20 @@ impl Request {
 
     /// Gives all an error of the proxy.
     pub(crate) fn refuse(self, text: &str) {
-        let error = self.form.error(text);
-        self.finish(&error);
+        let form = self.translation.as_ref().map_or(self.form, |translation| translation.client);
+        self.answer(&form.error(text));
     }
 
     /// Gives all the reply of a node.
     pub(crate) fn finish(self, reply: &[u8]) {
-        let reply = self.form.of_client(reply);
+        match &self.translation {
+            Some(translation) => self.answer(&translation.reply(reply)),
+            None => self.answer(self.form.of_client(reply)),
+        }
+    }
+
+    /// Gives all a reply in the client's form.
+    pub(crate) fn answer(&self, reply: &[u8]) {
         if self.writes {
             self.ticket.replies.end_write();
         }

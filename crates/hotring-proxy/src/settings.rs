@@ -1,6 +1,7 @@
 //! The settings of a proxy.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hotring_commands::settings::config::TlsSettings;
@@ -20,6 +21,10 @@ pub struct Settings {
     pub memcached_item_len_max: usize,
     /// Addresses of some nodes, `HOST:PORT`; these name the others.
     pub nodes: Vec<String>,
+    /// The file of a pool of servers that know nothing of each other, instead of nodes.
+    pub pool: Option<PathBuf>,
+    /// The password of Redis's clients of a pool. Nodes of a cluster check their clients themselves.
+    pub clients_password: Option<String>,
     /// Name and password by which the proxy asks nodes for the layout of the cluster. Requests of clients never use
     /// them.
     pub login: Option<(String, String)>,
@@ -54,6 +59,8 @@ impl Default for Settings {
             memcached_login: None,
             memcached_item_len_max: 1 << 20,
             nodes: Vec::new(),
+            pool: None,
+            clients_password: None,
             login: None,
             tls_nodes: false,
             tls: TlsSettings::default(),

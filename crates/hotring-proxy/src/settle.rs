@@ -29,7 +29,11 @@ pub(crate) fn settle(
         Some(error) if reply.starts_with(b"-") => error,
         _ => reply,
     };
-    match Refusal::read(decisive).filter(|_| now < request.until) {
+    let is_pool = thread.is_pool();
+    // Servers of a pool know nothing of each other: what they say of others is not followed.
+    let counts = |refusal: &Refusal<'_>| !is_pool || *refusal == Refusal::Later;
+    match Refusal::read(decisive).filter(|refusal| now < request.until && counts(refusal)) {
+        _ if request.translation.is_some() && request.n_replies > 1 => request.finish(reply),
         // The text may be the script's own. What other nodes say decides.
         Some(Refusal::Moved(..)) if request.is_script => {
             request.refused_by = Some((node, reply.to_vec()));

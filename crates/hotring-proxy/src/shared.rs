@@ -9,6 +9,9 @@ use hotring_commands::state::tls::{self, Tls};
 use tokio::sync::Notify;
 use tokio_rustls::rustls::ClientConfig;
 
+use crate::counter::Counter;
+use crate::foreign::pool::Foreign;
+use crate::foreign::server::Server;
 use crate::layout::Layout;
 use crate::settings::Settings;
 
@@ -24,6 +27,8 @@ pub(crate) struct Shared {
     pub tls: Option<Arc<ClientConfig>>,
     /// TLS of clients.
     pub client_tls: Tls,
+    /// The pool, if the proxy is one of a pool.
+    pub foreign: Option<Foreign>,
     pub counters: Counters,
     pub started: Instant,
     /// Clients that are connected.
@@ -51,34 +56,20 @@ pub(crate) struct Counters {
     pub unreachable: Counter,
 }
 
-/// A counter.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds, and returns the value before.
-    pub(crate) fn add(&self, n: u64) -> u64 {
-        // ORDERING: Relaxed, a number for people, and for clients a name.
-        self.0.fetch_add(n, Ordering::Relaxed)
-    }
-
-    pub(crate) fn value(&self) -> u64 {
-        // ORDERING: Relaxed, a number for people.
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 impl Shared {
     /// # Errors
     ///
     /// A text for the operator, if TLS cannot be set up.
     pub(crate) fn new(settings: Settings, admits: Admits) -> Result<Self, String> {
-        let tls = settings.tls_nodes.then(|| tls::client(&settings.tls)).transpose();
+        let foreign = settings.pool.clone().map(Foreign::open).transpose()?;
+        let needs_tls = settings.tls_nodes || foreign.as_ref().is_some_and(Foreign::has_tls);
+        let tls = needs_tls.then(|| tls::client(&settings.tls)).transpose();
         let client_tls = Tls::default();
         if !settings.tls_listen.is_empty() {
             client_tls.load(&settings.tls).map_err(|why| why.to_string())?;
         }
-        Ok(Shared {
+        let shared = Shared {
+            foreign,
             tls: tls.map_err(|why| why.to_string())?,
             client_tls,
             settings,
@@ -91,7 +82,9 @@ impl Shared {
             look: Notify::new(),
             is_stopping: AtomicBool::new(false),
             stop: Notify::new(),
-        })
+        };
+        shared.republish();
+        Ok(shared)
     }
 
     /// The number of the present layout.
@@ -108,6 +101,22 @@ impl Shared {
         *self.layout.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(layout);
         // ORDERING: Release, pairs with `version`.
         self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Publishes the layout of the pool, if there is one.
+    pub(crate) fn republish(&self) {
+        if let Some(pool) = &self.foreign {
+            pool.republish(|layout| self.publish(layout));
+        }
+    }
+
+    /// Notes that a server of the pool has failed.
+    pub(crate) fn note_failure(&self, server: &Server, why: &str) {
+        let Some(pool) = &self.foreign else { return };
+        if server.health.failed(why, pool.options().eject_after) {
+            tracing::warn!(server = server.name, "a server of the pool is ejected: {why}");
+            self.republish();
+        }
     }
 
     /// Has the layout asked for soon.

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,17 @@ use hotring_commands::table::Spec;
 use hotring_protocol::PrefixCache;
 use tokio::sync::Notify;
 
-use crate::layout::{Address, Layout};
-use crate::link::Login;
+use crate::foreign::copying::Copying;
+use crate::foreign::prepare::prepare;
+use crate::foreign::server::{Kind, Server};
+use crate::layout::{Address, Layout, NONE};
+use crate::link::{Login, Protocol};
 use crate::pool::Pool;
+use crate::reply::UNREACHABLE;
 use crate::request::{Request, Target};
 use crate::settle::give_up;
 use crate::shared::Shared;
+use crate::upstream::Upstream;
 
 /// Pause before requests are tried again.
 const RETRY: Duration = Duration::from_millis(10);
@@ -37,9 +42,6 @@ const GONE: Duration = Duration::from_millis(300);
 /// Time after which the connections of a user without clients are closed.
 const UNUSED: Duration = Duration::from_secs(30);
 
-/// The owner of a slot that no node serves.
-const NONE: u16 = u16::MAX;
-
 /// The state of one thread.
 pub(crate) struct Thread {
     pub shared: Arc<Shared>,
@@ -55,6 +57,8 @@ pub(crate) struct Thread {
     has_retries: Notify,
     /// Chooses a node for requests that any node may get.
     turn: Cell<usize>,
+    /// The copy that began last, and what must be answered before it may bring keys.
+    before_copy: RefCell<Option<BeforeCopy>>,
 }
 
 /// Who serves which slot, as this thread knows.
@@ -69,6 +73,15 @@ struct Routes {
     /// All nodes that were ever named.
     nodes: Vec<Address>,
     numbers: HashMap<Address, u16>,
+    /// In a pool, what is known of each node; None if it has left.
+    servers: Vec<Option<Arc<Server>>>,
+}
+
+/// Requests by the layout before a copy: for each connection the number behind them.
+struct BeforeCopy {
+    copying: Arc<Copying>,
+    marks: Vec<(Weak<Upstream>, u64)>,
+    is_over: bool,
 }
 
 struct Used {
@@ -92,6 +105,7 @@ impl Thread {
             owners: vec![NONE; SLOTS.into()],
             nodes: Vec::new(),
             numbers: HashMap::new(),
+            servers: Vec::new(),
         };
         Rc::new(Thread {
             shared,
@@ -103,6 +117,7 @@ impl Thread {
             retries: RefCell::default(),
             has_retries: Notify::new(),
             turn: Cell::new(0),
+            before_copy: RefCell::default(),
         })
     }
 
@@ -123,6 +138,63 @@ impl Thread {
     /// The layout, without changes that single replies have shown.
     pub(crate) fn layout(&self) -> Arc<Layout> {
         self.routes.borrow().layout.clone()
+    }
+
+    /// Whether the nodes are servers of a pool.
+    pub(crate) fn is_pool(&self) -> bool {
+        self.shared.foreign.is_some()
+    }
+
+    /// A server of a pool.
+    pub(crate) fn server(&self, node: usize) -> Option<Arc<Server>> {
+        self.routes.borrow().servers.get(node)?.clone()
+    }
+
+    /// Whether a pool has a server of memcached.
+    pub(crate) fn has_memcached(&self) -> bool {
+        let routes = self.routes.borrow();
+        let mut servers = routes.layout.shards().iter().filter_map(|shard| shard.server.as_ref());
+        servers.any(|server| server.kind == Kind::Memcached)
+    }
+
+    /// Notes that a server of a pool has failed.
+    pub(crate) fn note_failure(&self, node: usize, why: &str) {
+        if let Some(server) = self.server(node) {
+            self.shared.note_failure(&server, why);
+        }
+    }
+
+    /// The copy of keys that goes on.
+    pub(crate) fn copying(&self) -> Option<Arc<Copying>> {
+        let copying = self.routes.borrow().layout.copying.clone()?;
+        (!copying.is_over()).then_some(copying)
+    }
+
+    /// Puts a request into the protocol of its server, if it is in another one.
+    pub(crate) fn prepare(
+        &self,
+        node: usize,
+        client: Protocol,
+        bytes: &[u8],
+        request: &mut Request,
+    ) -> Result<Option<Vec<u8>>, Vec<u8>> {
+        match self.server(node) {
+            None => Ok(None),
+            Some(server) => prepare(client, client.at(server.kind), bytes, request),
+        }
+    }
+
+    /// Why a pool has no server for a request.
+    pub(crate) fn refusal(&self, target: Target) -> String {
+        let routes = self.routes.borrow();
+        let shard = target.slot().and_then(|slot| routes.layout.shard_of(slot));
+        match shard.and_then(|shard| shard.server.as_ref()) {
+            Some(server) => format!(
+                "CLUSTERDOWN The server of this key, {}, is ejected; it returns once it answers probes",
+                server.name
+            ),
+            None => "ERR no server of the pool that could do this is there".to_string(),
+        }
     }
 
     /// The address of a node.
@@ -150,6 +222,10 @@ impl Thread {
     /// A slot of each primary; slot 0, whose requests wait for a node, while none is known.
     pub(crate) fn slots_of_primaries(&self) -> Vec<Slot> {
         let routes = self.routes.borrow();
+        if routes.layout.is_pool {
+            // Those of ejected servers as well: a part of an answer would be a wrong one.
+            return routes.layout.lowest_slots();
+        }
         let mut met = BTreeSet::from([NONE]);
         let slots = (0..SLOTS).zip(&routes.owners);
         let slots = slots.filter(|(_, owner)| met.insert(**owner)).map(|(slot, _)| slot);
@@ -162,6 +238,7 @@ impl Thread {
         let routes = self.routes.borrow();
         let slot = match target {
             Target::Slot(slot) => slot,
+            Target::Any if routes.layout.is_pool => return routes.any_of_pool(&self.turn),
             Target::Any => {
                 let shards = routes.layout.shards();
                 let turn = self.turn.get().wrapping_add(1);
@@ -238,6 +315,10 @@ impl Thread {
         let node = self.node_for(request.target);
         // A node that has refused it for good is not asked again.
         let node = node.filter(|node| request.refused_by.as_ref().is_none_or(|(by, _)| by != node));
+        if let Some(error) = self.pool_error(&pool, &request, node) {
+            request.tickets().for_each(|ticket| ticket.replies.end_retry());
+            return request.refuse(&error);
+        }
         if !is_over && node.is_none() {
             return self.retries.borrow_mut().push_back(Retry { pool, request, bytes });
         }
@@ -246,6 +327,16 @@ impl Thread {
             Some(node) if !is_over => self.send(&pool, node, &bytes, request, now),
             _ => give_up(request),
         }
+    }
+
+    /// Why a request to a pool cannot be tried again, after the pool has changed.
+    fn pool_error(&self, pool: &Pool, request: &Request, node: Option<usize>) -> Option<String> {
+        let speaks = request.speaks?;
+        let server = node.and_then(|node| self.server(node));
+        let Some(server) = server else { return Some(self.refusal(request.target)) };
+        let comes = |slot| self.copying().is_some_and(|copying| copying.moves(slot));
+        let is_other = speaks != pool.login.protocol.at(server.kind);
+        (is_other || request.target.slot().is_some_and(comes)).then(|| UNREACHABLE.to_string())
     }
 
     /// Lets the clients get the replies to what they have sent, and end.
@@ -285,10 +376,14 @@ impl Thread {
             let now = Instant::now();
             let since = |silence: Duration| now.checked_sub(silence).unwrap_or(now);
             let (usual, gone) = (since(self.shared.settings.node_timeout), since(GONE));
+            self.allow_copy();
             let routes = self.routes.borrow();
             let pools = &mut *self.pools.borrow_mut();
             pools.retain(|_, used| {
-                used.pool.break_silent(usual, gone, |node| !routes.owners.contains(&(node as u16)));
+                used.pool.break_silent(usual, gone, |node| routes.is_gone(node));
+                if routes.layout.is_pool {
+                    used.pool.leave(|node| routes.servers.get(node).is_none_or(Option::is_none));
+                }
                 if Rc::strong_count(&used.pool) > 1 {
                     used.at = now;
                 }
@@ -298,14 +393,63 @@ impl Thread {
     }
 }
 
+impl Thread {
+    /// Lets a copy begin once all requests by the layout before it have their replies.
+    fn allow_copy(&self) {
+        let copying = self.copying();
+        let known = &mut *self.before_copy.borrow_mut();
+        let Some(copying) = copying else { return *known = None };
+        let is_same = |known: &BeforeCopy| Arc::ptr_eq(&known.copying, &copying);
+        if !known.as_ref().is_some_and(is_same) {
+            let pools = self.pools.borrow();
+            let marks = pools.values().flat_map(|used| used.pool.marks()).collect();
+            *known = Some(BeforeCopy { copying, marks, is_over: false });
+        }
+        let Some(known) = known else { return };
+        let has_passed = |(upstream, mark): &(Weak<Upstream>, u64)| {
+            upstream.upgrade().is_none_or(|upstream| upstream.has_passed(*mark))
+        };
+        if !known.is_over && known.marks.iter().all(has_passed) {
+            known.is_over = true;
+            known.copying.add_ready();
+        }
+    }
+}
+
 impl Routes {
+    /// Whether a node is not to be waited for. A server that has left a pool may still owe what it has done.
+    fn is_gone(&self, node: usize) -> bool {
+        match self.layout.is_pool {
+            true => self.servers[node].as_ref().is_some_and(|server| server.health.is_ejected()),
+            false => !self.owners.contains(&(node as u16)),
+        }
+    }
+
+    /// A server of a pool that speaks Redis's protocol, each time another one.
+    fn any_of_pool(&self, turn: &Cell<usize>) -> Option<usize> {
+        let fit = |server: &Server| server.kind != Kind::Memcached && !server.health.is_ejected();
+        let servers = self.layout.shards().iter().filter_map(|shard| shard.server.as_ref());
+        let fit: Vec<_> = servers.filter(|server| fit(server)).collect();
+        turn.set(turn.get().wrapping_add(1));
+        let server = fit.get(turn.get().checked_rem(fit.len())?)?;
+        self.numbers.get(&server.address).map(|node| usize::from(*node))
+    }
+
     fn take(&mut self, published: u64, layout: Arc<Layout>) {
         self.published = published;
         let mut owners = vec![NONE; SLOTS.into()];
         for (slot, owner) in (0..SLOTS).zip(&mut owners) {
-            if let Some(shard) = layout.shard_of(slot) {
+            let is_up = |server: &Arc<Server>| !server.health.is_ejected();
+            if let Some(shard) = layout.shard_of(slot)
+                && shard.server.as_ref().is_none_or(is_up)
+            {
                 *owner = self.number_of(&shard.primary);
             }
+        }
+        self.servers.fill(None);
+        for shard in layout.shards() {
+            let node = self.number_of(&shard.primary);
+            self.servers[usize::from(node)].clone_from(&shard.server);
         }
         if owners != self.owners {
             self.owners = owners;
@@ -321,6 +465,7 @@ impl Routes {
         let number = self.nodes.len() as u16;
         let address = Address::from(address);
         self.nodes.push(address.clone());
+        self.servers.push(None);
         self.numbers.insert(address, number);
         number
     }

@@ -21,7 +21,7 @@ use tokio::time::Sleep;
 use crate::link::{DialError, Link};
 use crate::pool::Pool;
 use crate::reply::Form;
-use crate::request::{Request, Ticket};
+use crate::request::Request;
 use crate::settle::{give_up, settle, undo};
 use crate::thread::Thread;
 
@@ -132,20 +132,42 @@ impl Upstream {
         inner.joinable[usize::from(slot) % JOINABLE] = number;
     }
 
-    /// Joins a read of the same bytes that is not sent yet. Gives the ticket back if there is none.
-    pub(crate) fn join(&self, slot: Slot, bytes: &[u8], ticket: Ticket) -> Result<(), Ticket> {
+    /// Joins a read of the same bytes that is not sent yet. Gives the request back if there is none.
+    pub(crate) fn join(
+        &self,
+        slot: Slot,
+        bytes: &[u8],
+        joins: Request,
+    ) -> Result<(), Box<Request>> {
         let inner = &mut *self.inner.borrow_mut();
         let number = inner.joinable[usize::from(slot) % JOINABLE];
         let found =
             number.checked_sub(inner.first).and_then(|at| inner.requests.get_mut(at as usize));
-        let Some(Queued { request, end, len }) = found else { return Err(ticket) };
+        let Some(Queued { request, end, len }) = found else { return Err(Box::new(joins)) };
         let start = *end - *len as u64;
         let at = (start - inner.begin) as usize;
-        if start < inner.sent || *len != bytes.len() || inner.bytes[at..at + *len] != *bytes {
-            return Err(ticket);
+        // The same bytes may have stood for different requests.
+        let is_same = request.translation == joins.translation;
+        if !is_same
+            || start < inner.sent
+            || *len != bytes.len()
+            || inner.bytes[at..at + *len] != *bytes
+        {
+            return Err(Box::new(joins));
         }
-        request.merged.push(ticket);
+        request.merged.push(joins.ticket);
         Ok(())
+    }
+
+    /// The number of the request that comes next.
+    pub(crate) fn next_number(&self) -> u64 {
+        let inner = self.inner.borrow();
+        inner.first + inner.requests.len() as u64
+    }
+
+    /// Whether all requests before this one are over.
+    pub(crate) fn has_passed(&self, number: u64) -> bool {
+        self.inner.borrow().first >= number
     }
 
     /// The number of the connection.
@@ -188,11 +210,17 @@ impl Upstream {
                 Ok(link) => {
                     thread.shared.counters.dialled.add(1);
                     let why = self.talk(link, &thread, &pool).await;
+                    // What a client sends can end a connection, so that only silence speaks against a server. One that
+                    // is gone fails when it is dialled.
+                    if self.inner.borrow().is_broken {
+                        thread.note_failure(self.node, "it owes a reply and is silent");
+                    }
                     tracing::debug!(node = %address, "connection lost: {why}");
                     self.end(&thread, &pool, None);
                 }
                 Err(why) => {
                     thread.shared.counters.unreachable.add(1);
+                    thread.note_failure(self.node, &why.to_string());
                     tracing::debug!(node = %address, "cannot connect: {why}");
                     thread.shared.look_again();
                     let error = match why {
@@ -206,7 +234,7 @@ impl Upstream {
         }
     }
 
-    fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         !self.inner.borrow().requests.is_empty()
     }
 
@@ -310,13 +338,16 @@ impl Upstream {
         pool: &Weak<Pool>,
     ) -> io::Result<()> {
         let pool = &pool.upgrade().ok_or_else(|| io::Error::other("no client needs it"))?;
-        let now = Instant::now();
+        let (now, server) = (Instant::now(), thread.server(self.node));
         while let Some(len) = link.find_end(self.form())? {
             let reply = &link.input.bytes()[..len];
             // A push message answers no request.
             if reply[0] != b'>' {
                 let (request, bytes) = self.answered(reply, now)?;
                 if let Some(request) = request {
+                    if let Some(server) = &server {
+                        server.health.answered(request.form.is_error(reply));
+                    }
                     settle(thread, pool, self.node, request, bytes, reply, now);
                 }
             }
@@ -347,6 +378,9 @@ impl Upstream {
         let is_error = request.form.is_error(reply);
         request.errors += usize::from(is_error);
         if request.missing > 0 {
+            if let Some(translation) = &mut request.translation {
+                translation.before.extend_from_slice(reply);
+            }
             if is_error && request.error.is_none() {
                 request.error = Some(reply.to_vec());
             }
@@ -364,7 +398,8 @@ impl Upstream {
     fn end(&self, thread: &Rc<Thread>, pool: &Weak<Pool>, error: Option<&[u8]>) {
         let pool = pool.upgrade();
         let now = Instant::now();
-        let mut is_first = true;
+        // A request does not make a node silent.
+        let mut may_break = !self.inner.borrow().is_broken;
         loop {
             let (request, bytes, was_sent) = {
                 let inner = &mut *self.inner.borrow_mut();
@@ -373,8 +408,8 @@ impl Upstream {
                 let is_begun = front.end - (front.len as u64) < inner.sent;
                 let (mut request, bytes) = inner.pop(true).expect("there is a front");
                 // What breaks connections must not do so again and again.
-                request.losses += u32::from(is_first && is_begun);
-                is_first = false;
+                request.losses += u32::from(may_break && is_begun);
+                may_break = false;
                 (request, bytes, was_sent)
             };
             match (error, &pool) {

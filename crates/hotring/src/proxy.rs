@@ -1,4 +1,4 @@
-//! `hotring proxy`: one address for all keys of a cluster.
+//! `hotring proxy`: one address for all keys of a cluster, or of a pool of other servers.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,8 +20,15 @@ permissions are checked by the nodes. The proxy keeps no data, and any number of
 Not atomic through a proxy: MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys in several slots. A write whose node dies \
 before its reply gets the error UNKNOWN: it may or may not have been done, and is never sent again.
 
-Example:
+With --pool the proxy serves a pool of Redis, Valkey, memcached and hotring servers that know nothing of each other: a \
+file names them, with a line for each below [servers]:
+  a = { address = \"127.0.0.1:6379\", protocol = \"redis\" }
+  b = { address = \"127.0.0.1:11211\", protocol = \"memcached\", weight = 50 }
+POOL RELOAD, sent to the proxy, reads the file again; POOL RELOAD COPY also copies the keys that change their server.
+
+Examples:
   hotring proxy --listen 127.0.0.1:6380 --node 127.0.0.1:7000 --node 127.0.0.1:7001
+  hotring proxy --listen 127.0.0.1:6380 --memcached 127.0.0.1:11311 --pool pool.toml
 
 Exit codes: 0 after Ctrl-C or SIGTERM; 1 if it cannot start";
 
@@ -74,7 +81,11 @@ const NUMBERS: [Number; 9] = [
     ),
 ];
 
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
+    (
+        "clients-password-file",
+        "Redis's clients of a pool must log in with the password in the first line of this file",
+    ),
     (
         "memcached-password-file",
         "Take the password of --memcached-user from the first line of this file",
@@ -98,16 +109,19 @@ pub(crate) fn cli() -> Command {
         flag(name).value_name(*unit).value_parser(value_parser!(u64).range(0..=*most)).help(help)
     });
     Command::new("proxy")
-        .about("Run one address for all keys of a cluster")
+        .about("Run one address for all keys of a cluster or of a pool of servers")
         .after_help(NOTES)
         .arg(address("listen").default_value("127.0.0.1:6380").help("Serve Redis's clients here"))
         .arg(address("tls-listen").help("Serve Redis's clients over TLS here"))
         .arg(address("memcached").help("Serve memcached's clients here, without a password"))
         .arg(
             listed("node", "HOST:PORT")
-                .required(true)
+                .required_unless_present("pool")
                 .help("A node of the cluster; it names the others"),
         )
+        .arg(flag("pool").value_name("FILE").conflicts_with("node").help(
+            "Serve the pool of servers in this TOML file, instead of a cluster",
+        ))
         .arg(flag("user").value_name("NAME").default_value("default").help(
             "Ask the nodes for their slots as this user, with the password in REDISCLI_AUTH or of \
              --password-file. Clients never act as this user",
@@ -188,6 +202,13 @@ fn settings(flags: &ArgMatches) -> Result<Settings, String> {
         }
         None => None,
     };
+    let clients_password = match flags.get_one::<String>("clients-password-file") {
+        Some(_) if !flags.contains_id("pool") => {
+            return Err("--clients-password-file is for --pool: the nodes of a cluster check passwords themselves".to_string());
+        }
+        Some(file) => Some(password(Some(file))?).filter(|password| !password.is_empty()),
+        None => None,
+    };
     let auth_clients = match flags.get_one::<String>("tls-auth-clients").map(String::as_str) {
         Some("no") => AuthClients::No,
         Some("optional") => AuthClients::Optional,
@@ -200,6 +221,8 @@ fn settings(flags: &ArgMatches) -> Result<Settings, String> {
         memcached_login,
         memcached_item_len_max: number("memcached-max-item-size", usual.memcached_item_len_max),
         nodes: flags.get_many::<String>("node").into_iter().flatten().cloned().collect(),
+        pool: path("pool"),
+        clients_password,
         login: Some(password(flags.get_one::<String>("password-file"))?)
             .filter(|password| !password.is_empty())
             .map(|password| (user.clone(), password)),

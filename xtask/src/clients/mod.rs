@@ -9,6 +9,7 @@ mod applications;
 mod cluster;
 mod memcached;
 mod own;
+mod pool;
 mod redis_cli;
 
 use std::path::{Path, PathBuf};
@@ -42,6 +43,7 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("redis-py-proxy", &["python3"], python_proxy),
     ("pymemcache-proxy", &["python3"], memcached::pymemcache_proxy),
     ("memccapable-proxy", &["memccapable"], memcached::memccapable_proxy),
+    ("pool", &["python3", "redis-server", "memcached"], pool::check),
     ("redis-py-own", &["python3"], own::redis_py),
     ("go-redis-own", &["go"], own::go_redis),
     ("pymemcache-own", &["python3"], own::pymemcache),

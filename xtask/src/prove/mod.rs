@@ -64,6 +64,7 @@ const TRIED_CLIENTS: &[&str] = &[
     "redis-py-proxy",
     "pymemcache-proxy",
     "memccapable-proxy",
+    "pool",
     "arq",
     "bee-queue",
     "asynq",

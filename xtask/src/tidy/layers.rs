@@ -116,12 +116,18 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "hotring-proxy",
         &[
-            &["combine", "input", "layout", "reply", "settings"],
-            &["plan", "replies", "shared"],
+            &["combine", "counter", "input", "reply", "settings"],
+            &["foreign::server"],
+            &["foreign::copying", "foreign::file"],
+            &["layout"],
+            &["foreign::pool", "plan", "replies"],
+            &["shared"],
+            &["foreign::translation", "foreign::to_memcached", "foreign::to_redis"],
             &["link", "request"],
+            &["foreign::prepare"],
             // A pool has connections, which give requests back to the thread, which has pools.
             &["pool", "settle", "thread", "upstream"],
-            &["discover", "info"],
+            &["discover", "foreign", "info"],
             &["client"],
             &["listen"],
         ],

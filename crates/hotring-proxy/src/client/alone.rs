@@ -16,8 +16,9 @@ use super::transaction::Watch;
 use super::{Client, Session};
 use crate::link::{DialError, Link, Login, Protocol};
 use crate::plan::{is_subscribing, sole_slot, write_request};
+use crate::pool::lets_in;
 use crate::replies::Replies;
-use crate::reply::{Refusal, UNKNOWN, UNREACHABLE};
+use crate::reply::{Form, Refusal, UNKNOWN, UNREACHABLE};
 use crate::request::{Request, Target, Ticket};
 
 /// Pause before a node is asked again.
@@ -59,6 +60,10 @@ impl Client {
 
     /// Tries an empty transaction, and begins one if the user may.
     async fn try_transaction(&mut self) {
+        if self.session.core.thread.is_pool() {
+            self.session.core.pool.allow_transactions();
+            return self.session.begin_transaction();
+        }
         let Some(node) = self.session.core.thread.node_for(Target::Any) else {
             return self.session.refuse(UNREACHABLE);
         };
@@ -70,7 +75,10 @@ impl Client {
             return self.session.refuse(UNREACHABLE);
         }
         for _ in 0..2 {
-            match link.next_within(self.session.core.thread.shared.settings.node_timeout).await {
+            match link
+                .next_within(Form::Resp, self.session.core.thread.shared.settings.node_timeout)
+                .await
+            {
                 Ok(reply) if reply.starts_with(b"-") => {
                     return self.session.core.replies.answer(&reply);
                 }
@@ -260,7 +268,7 @@ impl Client {
         }
         for left in (0..n).rev() {
             let time = self.session.core.thread.shared.settings.node_timeout;
-            let Ok(reply) = link.next_within(time).await else {
+            let Ok(reply) = link.next_within(Form::Resp, time).await else {
                 return self.session.refuse(UNKNOWN);
             };
             if left > 0 {
@@ -308,6 +316,20 @@ impl Client {
         if !self.session.core.thread.may_add_pool(&login) {
             self.session.refuse("ERR too many users use this proxy at once");
             return false;
+        }
+        if self.session.core.thread.is_pool() {
+            let lets_in = lets_in(&self.session.core.thread.shared, &login);
+            match lets_in {
+                true => {
+                    self.session.use_login(login);
+                    self.session.core.pool.open();
+                }
+                false => {
+                    self.session
+                        .refuse("WRONGPASS invalid username-password pair or user is disabled.");
+                }
+            }
+            return lets_in;
         }
         let Some(node) = self.session.core.thread.node_for(Target::Any) else {
             self.session.refuse(UNREACHABLE);
@@ -446,7 +468,7 @@ enum Tried {
 }
 
 impl Session {
-    fn refuse(&self, text: &str) {
+    pub(super) fn refuse(&self, text: &str) {
         self.answer(|writer| writer.error(text));
     }
 

@@ -1,5 +1,6 @@
 //! What a client of any protocol has: its replies, its connections to nodes, and the order of its requests.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Context;
 use std::time::Instant;
@@ -8,6 +9,7 @@ use hotring_cluster::Slot;
 use hotring_protocol::Version;
 
 use crate::combine::Combine;
+use crate::foreign::server::Kind;
 use crate::link::Login;
 use crate::pool::Pool;
 use crate::replies::Replies;
@@ -25,6 +27,8 @@ pub(super) struct Core {
     version: u64,
     /// The connection that has no room for the next request.
     full: Option<Rc<Upstream>>,
+    /// Brings the keys of the next request to their new servers.
+    bringing: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// A request that the proxy writes.
     pub scratch: Vec<u8>,
 }
@@ -48,6 +52,7 @@ impl Core {
             version: thread.version(),
             thread,
             full: None,
+            bringing: None,
             scratch: Vec::new(),
         }
     }
@@ -66,11 +71,33 @@ impl Core {
     }
 
     /// Whether the node that the client waits for has room again.
-    pub(super) fn has_room(&mut self, cx: &Context<'_>) -> bool {
+    pub(super) fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
+        if let Some(bringing) = &mut self.bringing {
+            if bringing.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            self.bringing = None;
+        }
         let full = self.full.take();
         let has_room = full.as_ref().is_none_or(|upstream| upstream.has_room(Some(cx)));
         self.full = full.filter(|_| !has_room);
         has_room
+    }
+
+    /// Whether the next request must wait until its keys have come over from their old servers.
+    pub(super) fn awaits_keys<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> bool {
+        let Some(copying) = self.thread.copying() else { return false };
+        if !copying.lacks(keys.clone()) {
+            return false;
+        }
+        self.bringing = Some(Box::pin(copying.bring(keys.map(<[u8]>::to_vec).collect())));
+        true
+    }
+
+    /// Whether the server of a slot takes one key in a request.
+    pub(super) fn takes_one_key(&self, slot: Slot) -> bool {
+        let server = self.thread.node_for(Target::Slot(slot)).and_then(|at| self.thread.server(at));
+        server.is_some_and(|server| server.kind == Kind::Memcached)
     }
 
     /// A request for a place of this client.
@@ -104,13 +131,32 @@ impl Core {
         &mut self,
         upstream: Option<Rc<Upstream>>,
         bytes: &[u8],
-        request: Request,
+        mut request: Request,
         now: Instant,
     ) {
         match upstream {
-            Some(upstream) => upstream.queue(bytes, request, now),
+            Some(upstream) => match self.prepare(&upstream, bytes, &mut request) {
+                Ok(Some(bytes)) => upstream.queue(&bytes, request, now),
+                Ok(None) => upstream.queue(bytes, request, now),
+                Err(reply) => request.answer(&reply),
+            },
+            // An ejected server is not waited for.
+            None if self.thread.is_pool() => {
+                let refusal = self.thread.refusal(request.target);
+                request.refuse(&refusal);
+            }
             None => self.thread.retry(&self.pool, request, bytes.to_vec()),
         }
+    }
+
+    /// Puts a request into the protocol of its server, or gives the error for the client.
+    fn prepare(
+        &self,
+        upstream: &Upstream,
+        bytes: &[u8],
+        request: &mut Request,
+    ) -> Result<Option<Vec<u8>>, Vec<u8>> {
+        self.thread.prepare(upstream.node, self.pool.login.protocol, bytes, request)
     }
 
     /// Sends a request for each of these slots, and makes one reply of theirs.
@@ -150,18 +196,24 @@ impl Core {
         form: Form,
         now: Instant,
     ) {
-        let mut ticket = self.ticket(self.replies.expect(Some(slot)), 0);
+        let ticket = self.ticket(self.replies.expect(Some(slot)), 0);
+        let request = self.request(Target::Slot(slot), ticket, false, now);
+        let mut request = Request { form, ..request };
+        let translated = match self.prepare(upstream, bytes, &mut request) {
+            Ok(translated) => translated,
+            Err(reply) => return request.answer(&reply),
+        };
+        let bytes = translated.as_deref().unwrap_or(bytes);
         // Behind others of the same client it would go back in time.
         if self.replies.waiting() == 1 {
-            match upstream.join(slot, bytes, ticket) {
+            match upstream.join(slot, bytes, request) {
                 Ok(()) => {
                     self.thread.shared.counters.merged.add(1);
                     return;
                 }
-                Err(back) => ticket = back,
+                Err(back) => request = *back,
             }
         }
-        let request = Request { form, ..self.request(Target::Slot(slot), ticket, false, now) };
         upstream.queue_joinable(slot, bytes, request, now);
     }
 }

@@ -30,10 +30,21 @@ impl Session {
         if let Some(flow) = self.check_subscribed(spec) {
             return flow;
         }
+        if self.core.thread.is_pool() {
+            if let Some(error) = self.pool_error(spec) {
+                self.spoil_transaction();
+                self.answer(|writer| writer.error(error));
+                return Flow::Done;
+            }
+            if self.core.awaits_keys(spec.routing_keys_of(args)) {
+                return Flow::Full;
+            }
+        }
         if self.transaction.is_some() {
             return self.take_in_transaction(spec, args);
         }
-        let plan = plan(spec, args);
+        let takes_one_key = |slot| self.core.takes_one_key(slot);
+        let plan = plan(spec, args, takes_one_key);
         let flow = self.carry_out(spec, args, bytes, plan);
         if flow == Flow::Done {
             self.core.thread.shared.counters.requests.add(1);
@@ -45,6 +56,9 @@ impl Session {
         // ROUTE is no command of a single node.
         if args.at(0).eq_ignore_ascii_case(b"ROUTE") {
             return self.route(args);
+        }
+        if args.at(0).eq_ignore_ascii_case(b"POOL") && self.core.thread.is_pool() {
+            return self.read_pool_again(args);
         }
         if let Err(error) = resolve(args) {
             self.spoil_transaction();

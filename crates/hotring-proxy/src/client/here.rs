@@ -60,7 +60,7 @@ impl Session {
     }
 
     /// Why the proxy itself answers this client nothing, as a node would not.
-    fn access_error(&self) -> Option<&'static str> {
+    pub(super) fn access_error(&self) -> Option<&'static str> {
         match (self.core.pool.is_open(), self.core.pool.is_known()) {
             (true, _) => None,
             (false, true) => Some("NOAUTH Authentication required."),

@@ -16,6 +16,7 @@ use hotring_protocol::memcached::{
 use hotring_protocol::{ArgsView, Version};
 
 use super::core::{Core, Flow};
+use super::pool::FLUSH_LATER;
 use super::wire::Wire;
 use crate::combine::Combine;
 use crate::info;
@@ -123,13 +124,34 @@ impl Core {
             self.replies.answer(if is_quiet { b"" } else { answer.as_bytes() });
             return Flow::Done;
         }
+        let is_pool = self.thread.is_pool();
+        if is_pool && self.awaits_keys_of(command, args) {
+            return Flow::Full;
+        }
+        if command == Command::FlushAll && self.thread.copying().is_some() {
+            let refusal = format!("SERVER_ERROR {FLUSH_LATER}\r\n");
+            self.replies.answer(if is_quiet { b"" } else { refusal.as_bytes() });
+            return Flow::Done;
+        }
         if command == Command::FlushAll {
             return self.flush(bytes, is_quiet);
         }
         match slots_of(command, args)[..] {
+            [] if is_pool => {
+                self.replies.answer(if is_quiet { b"" } else { b"ERROR\r\n" });
+                Flow::Done
+            }
             [] => self.send_memcached(command, args, Target::Any, bytes, is_quiet),
             [(slot, _)] => self.send_memcached(command, args, Target::Slot(slot), bytes, is_quiet),
             ref slots => self.send_get(command, args, slots),
+        }
+    }
+
+    fn awaits_keys_of(&mut self, command: Command, args: ArgsView<'_>) -> bool {
+        match decoded_key(command, args) {
+            Some(Some(key)) => self.awaits_keys(std::iter::once(key.bytes())),
+            Some(None) => false,
+            None => self.awaits_keys(command.keys(args).iter()),
         }
     }
 
@@ -137,6 +159,10 @@ impl Core {
     fn known_answer(&self, command: Command, args: ArgsView<'_>) -> Option<String> {
         Some(match command {
             Command::MetaNoop => "MN\r\n".to_string(),
+            Command::Version if self.thread.is_pool() => {
+                format!("VERSION {}\r\n", hotring_commands::memcached::VERSION)
+            }
+            Command::Verbosity if self.thread.is_pool() => "OK\r\n".to_string(),
             Command::Stats if args.len() == 1 => info::memcached_stats(&self.thread),
             // About the items of a node.
             Command::Stats
@@ -259,15 +285,19 @@ fn writes(command: Command, args: ArgsView<'_>) -> bool {
     }
 }
 
+/// The key of a request that has it in base64; `Some(None)` if it is none, as a node will say.
+fn decoded_key(command: Command, args: ArgsView<'_>) -> Option<Option<MetaKey<'_>>> {
+    let is_meta = ReplyForm::of(Some(command)) == ReplyForm::Meta;
+    let is_coded = is_meta && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b'));
+    is_coded.then(|| args.get(1).and_then(|word| MetaKey::parse(word, true).ok()))
+}
+
 /// The slots of a request's keys, each with the positions of its keys among the words.
 fn slots_of(command: Command, args: ArgsView<'_>) -> Vec<(Slot, Vec<usize>)> {
     let keys = command.keys(args);
     // Only a command whose last words are its keys has several.
     let first = args.len() - keys.len();
-    let is_meta = ReplyForm::of(Some(command)) == ReplyForm::Meta;
-    if is_meta && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b')) {
-        // A node refuses a key that is no base64.
-        let key = args.get(1).and_then(|word| MetaKey::parse(word, true).ok());
+    if let Some(key) = decoded_key(command, args) {
         return key.map(|key| (slot_of(key.bytes()), vec![1])).into_iter().collect();
     }
     let mut places = HashMap::new();

@@ -5,6 +5,7 @@ mod core;
 mod dispatch;
 mod here;
 pub(crate) mod memcached;
+mod pool;
 mod subscribe;
 mod transaction;
 mod wire;
@@ -169,7 +170,7 @@ impl Session {
     fn protocol(&self) -> Version {
         match self.login.protocol {
             Protocol::Resp3 => Version::Resp3,
-            Protocol::Resp2 | Protocol::Memcached => Version::Resp2,
+            Protocol::Resp2 | Protocol::Memcached | Protocol::PlainMemcached => Version::Resp2,
         }
     }
 

@@ -167,7 +167,10 @@ impl Client {
         source.link.send(&bytes).await?;
         let mut moved = false;
         loop {
-            let reply = source.link.next_within(core.thread.shared.settings.node_timeout).await?;
+            let reply = source
+                .link
+                .next_within(Form::Resp, core.thread.shared.settings.node_timeout)
+                .await?;
             match Refusal::read(&reply) {
                 _ if is_mark(&reply) => return Ok(moved),
                 Some(Refusal::Moved(slot, address)) if follows => {

@@ -21,6 +21,8 @@ pub(super) struct Transaction {
     bytes: Vec<u8>,
     n_commands: usize,
     slot: Option<Slot>,
+    /// The routes at MULTI.
+    version: u64,
     /// Why EXEC must fail.
     fault: Option<&'static str>,
 }
@@ -35,7 +37,8 @@ const ABORTED: &str = "EXECABORT Transaction discarded because of previous error
 
 impl Session {
     pub(super) fn begin_transaction(&mut self) {
-        let mut transaction = Transaction::default();
+        let version = self.core.thread.version();
+        let mut transaction = Transaction { version, ..Transaction::default() };
         write_request([&b"MULTI"[..]].into_iter(), &mut transaction.bytes);
         self.transaction = Some(transaction);
         self.answer(|writer| writer.ok());
@@ -76,7 +79,7 @@ impl Session {
     }
 
     fn add_to_transaction(&mut self, spec: &'static Spec, args: ArgsView<'_>) {
-        let planned = plan(spec, args);
+        let planned = plan(spec, args, |_| false);
         let is_refused = spec.flags.contains(Flags::NO_MULTI) || is_subscribing(spec);
         let refusal = match planned {
             Plan::Refused(refusal) => Some(refusal),
@@ -116,6 +119,13 @@ impl Session {
 
     /// Sends the transaction, if nothing is watched.
     fn execute(&mut self) -> Flow {
+        let has_changed = |it: &Transaction| it.version != self.core.thread.version();
+        if self.core.thread.is_pool() && self.transaction.as_ref().is_some_and(has_changed) {
+            self.transaction = None;
+            // Its keys may be on their way.
+            self.refuse("EXECABORT Transaction discarded because the pool has changed: try again");
+            return Flow::Done;
+        }
         let Some(transaction) = &self.transaction else { return Flow::Done };
         let target = transaction.slot.map_or(Target::Any, Target::Slot);
         let upstream = match self.core.find_room(target) {

@@ -3,6 +3,8 @@
 mod commands;
 mod faults;
 mod memcached;
+mod pool;
+mod pool_changes;
 
 use std::net::TcpListener;
 

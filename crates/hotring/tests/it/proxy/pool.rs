@@ -1,0 +1,333 @@
+//! A proxy before servers that know nothing of each other: redis-server, memcached and hotring as they are.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use hotring_proxy::{Proxy, Settings};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::memcached::Client;
+use super::{connect, say, wait_for};
+use crate::Folder;
+use crate::nemesis::clients::Wire;
+
+const REDIS: [&str; 6] = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+
+/// A server that is killed on drop.
+pub(super) struct Backend {
+    process: Child,
+    pub(super) address: String,
+}
+
+impl Backend {
+    pub(super) fn redis(words: &[&str]) -> Backend {
+        Backend::start("redis-server", "--port", &[&REDIS[..], words].concat())
+    }
+
+    pub(super) fn redis_over_tls(words: &[&str]) -> Backend {
+        let all = [&REDIS[..], &["--port", "0"], words].concat();
+        Backend::start("redis-server", "--tls-port", &all)
+    }
+
+    pub(super) fn memcached() -> Backend {
+        Backend::start("memcached", "-p", &["-l", "127.0.0.1", "-u", "root", "-t", "1"])
+    }
+
+    fn start(program: &str, port: &str, words: &[&str]) -> Backend {
+        // Bound and released: the port is most likely still free a moment later.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut command = Command::new(program);
+        command.args([port, &address.port().to_string()]).args(words);
+        let command = command.current_dir(std::env::temp_dir()).stdout(Stdio::null());
+        let process = command.spawn().unwrap_or_else(|why| panic!("{program} is needed: {why}"));
+        let backend = Backend { process, address: address.to_string() };
+        wait_for("a server listens", || TcpStream::connect(&backend.address).is_ok());
+        backend
+    }
+
+    pub(super) fn wire(&self) -> Wire {
+        Wire::connect(&self.address).unwrap()
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        _ = self.process.kill();
+        _ = self.process.wait();
+    }
+}
+
+/// The file of a pool.
+pub(super) struct File(Folder);
+
+impl File {
+    pub(super) fn new(name: &str) -> File {
+        File(Folder::new(name))
+    }
+
+    pub(super) fn write(&self, options: &str, servers: &[(&str, &str, &str)]) -> &Self {
+        let line = |(name, protocol, address): &(&str, &str, &str)| {
+            format!("{name} = {{ address = \"{address}\", protocol = \"{protocol}\" }}\n")
+        };
+        let lines: String = servers.iter().map(line).collect();
+        fs::write(self.0.0.join("pool.toml"), format!("{options}\n[servers]\n{lines}")).unwrap();
+        self
+    }
+
+    pub(super) fn proxy(&self, settings: Settings) -> Proxy {
+        let any = || vec!["127.0.0.1:0".parse().unwrap()];
+        Proxy::start(Settings {
+            listen: any(),
+            memcached: any(),
+            pool: Some(self.0.0.join("pool.toml")),
+            threads: 2,
+            ..settings
+        })
+        .unwrap()
+    }
+}
+
+pub(super) fn memcached(proxy: &Proxy) -> Client {
+    Client::to(&proxy.addresses().last().unwrap().to_string())
+}
+
+/// The bytes of the replies to these requests. `mark` is a request and its reply, which shows where they end.
+fn raw(address: &str, requests: &str, mark: (&str, &str)) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(format!("{requests}{}", mark.0).as_bytes()).unwrap();
+    let (mut replies, mut chunk) = (Vec::new(), [0; 4096]);
+    while !replies.ends_with(mark.1.as_bytes()) {
+        let n = stream.read(&mut chunk).unwrap();
+        assert!(n > 0, "{requests}: {}", String::from_utf8_lossy(&replies));
+        replies.extend_from_slice(&chunk[..n]);
+    }
+    String::from_utf8(replies).unwrap()
+}
+
+/// Both of RESP's versions: each line alone, so that a difference names its request.
+#[test]
+fn redis_clients_of_a_memcached_get_the_bytes_of_redis() {
+    let (redis, backend) = (Backend::redis(&[]), Backend::memcached());
+    let file = File::new("pool-bytes-redis");
+    let proxy = file.write("", &[("m", "memcached", &backend.address)]).proxy(Settings::default());
+    let address = proxy.addresses()[0].to_string();
+    let mark = ("ECHO mark\r\n", "$4\r\nmark\r\n");
+    for hello in ["", "HELLO 3\r\n"] {
+        let begin = |at: &str| match hello {
+            "" => String::new(),
+            _ => raw(at, hello, mark).split_at(2).0.to_string(),
+        };
+        assert_eq!(begin(&redis.address), begin(&address));
+        raw(&redis.address, "FLUSHALL\r\n", mark);
+        for line in [
+            "FLUSHALL",
+            "GET a",
+            "SET a 1",
+            "GET a",
+            "SET a 2 NX",
+            "SET a 2 XX",
+            "SET b 2 XX",
+            "SET b 5 NX EX 100",
+            "TTL b",
+            "TTL a",
+            "TTL none",
+            "PTTL none",
+            "GET b",
+            "SET c x PX 100000",
+            "SET c y EX 0",
+            "SET c y EX x",
+            "SET c y NX XX",
+            "SET c y EX",
+            "SET c y PXAT 1",
+            "GET c",
+            "SETNX n 1",
+            "SETNX n 2",
+            "SETEX s 100 v",
+            "SETEX s 0 v",
+            "TTL s",
+            "PSETEX s 0 v",
+            "MGET a b none a",
+            "MSET x 1 y 2 {x}z 3",
+            "MGET x {x}z y",
+            "DEL x {x}z y none",
+            "EXISTS a a none",
+            "TOUCH a none",
+            "TYPE a",
+            "TYPE none",
+            "STRLEN b",
+            "STRLEN none",
+            "INCR i",
+            "INCRBY i 41",
+            "DECRBY i 2",
+            "DECR i",
+            "INCRBY i x",
+            "INCR s",
+            "GET i",
+            "APPEND p ab",
+            "APPEND p cde",
+            "GET p",
+            "EXPIRE p 100",
+            "TTL p",
+            "EXPIRE none 5",
+            "EXPIRE p 0",
+            "GET p",
+            "EXPIREAT b 1",
+            "EXISTS b",
+            "GETEX a EX 100",
+            "TTL a",
+            "GETEX a PERSIST",
+            "TTL a",
+            "GETEX a EX 0",
+            "UNLINK a none",
+            "GET",
+            "NONSENSE x",
+            "SET big 2592001 EX 2592001",
+            "SETEX long 1 ''",
+            "GET long",
+            "EXPIRE long x",
+        ] {
+            let request = format!("{hello}{line}\r\n");
+            // What HELLO says of the server differs; the replies begin behind it.
+            let own = |replies: String| match hello {
+                "" => replies,
+                _ => {
+                    let modules = replies.find("modules\r\n*0\r\n").expect("the end of HELLO");
+                    replies[modules..].to_string()
+                }
+            };
+            let expected = own(raw(&redis.address, &request, mark));
+            assert_eq!(own(raw(&address, &request, mark)), expected, "{line}");
+        }
+    }
+    let mut wire = connect(&proxy);
+    // A time of more than 30 days is a point in time for memcached, whose clock ticks once a second.
+    let ttl: i64 = say(&mut wire, "TTL big").parse().unwrap();
+    assert!((2_591_990..=2_592_003).contains(&ttl), "{ttl}");
+    for (line, why) in [
+        ("LPUSH l 1", "lpush does not work for keys on a memcached server"),
+        ("SCAN 0", "memcached does not list its keys"),
+        ("DBSIZE", "dbsize does not work for keys on a memcached server"),
+        ("EVAL s 1 k", "eval does not work"),
+        ("SUBSCRIBE c", "pass no messages on"),
+        ("BLPOP a 0", "does not work over this pool"),
+        ("WATCH a", "does not work over this pool"),
+    ] {
+        let reply = say(&mut wire, line);
+        assert!(reply.starts_with("-ERR ") && reply.contains(why), "{line}: {reply}");
+    }
+    // What makes a whole transaction impossible fails before any of it is done.
+    assert_eq!(say(&mut wire, "MULTI"), "OK");
+    assert_eq!(say(&mut wire, "SET t 1"), "QUEUED");
+    assert!(say(&mut wire, "EXEC").contains("multi does not work for keys on a memcached"));
+    assert_eq!(say(&mut wire, "GET t"), "nil");
+}
+
+#[test]
+fn memcached_clients_of_a_redis_get_the_bytes_of_memcached() {
+    let (real, backend) = (Backend::memcached(), Backend::redis(&[]));
+    let file = File::new("pool-bytes-memcached");
+    let proxy = file.write("", &[("r", "redis", &backend.address)]).proxy(Settings::default());
+    let address = proxy.addresses().last().unwrap().to_string();
+    for line in [
+        "get a",
+        "set a 0 0 1¶x",
+        "get a",
+        "get a none a",
+        "get none",
+        "get {a}1 {a}2 a",
+        "add a 0 0 1¶y",
+        "add b 0 100 2¶yy",
+        "replace a 0 0 1¶z",
+        "replace none 0 0 1¶z",
+        "append a 0 0 2¶12",
+        "append none 0 0 1¶1",
+        "prepend a 0 0 1¶0",
+        "prepend none 0 0 1¶0",
+        "get a b",
+        "incr a 1",
+        "set n 0 0 1¶7",
+        "incr n 5",
+        "decr n 2",
+        "incr none 1",
+        "incr n x",
+        "get n",
+        "decr n 100",
+        "get nn",
+        "delete n",
+        "delete n",
+        "delete a 5",
+        "touch a 100",
+        "touch a 0",
+        "touch none 5",
+        "touch none 0",
+        "touch a x",
+        "touch a -1",
+        "get a",
+        "set e 0 -1 1¶x",
+        "get e",
+        "add e 0 -1 1¶x",
+        "replace b 0 -1 1¶x",
+        "get b",
+        "set q 0 0 1 noreply¶v",
+        "get q",
+        "append q 0 0 1 noreply¶w",
+        "get q",
+        "delete q noreply",
+        "get q",
+        "set f 0 2000000000 1¶x",
+        "get f",
+        "set x 0",
+        "get",
+        "nonsense",
+        "set big 0 0 3¶abcd",
+        "flush_all",
+        "get f",
+        "set z 0 0 0¶",
+        "get z",
+    ] {
+        let request = format!("{line}¶").replace('¶', "\r\n");
+        let mark = ("mn\r\n", "MN\r\n");
+        let expected = raw(&real.address, &request, mark);
+        assert_eq!(raw(&address, &request, mark), expected, "{line}");
+    }
+    let mut client = memcached(&proxy);
+    for (request, why) in [
+        ("gets a", "SERVER_ERROR gets does not work"),
+        ("mg a v", "SERVER_ERROR mg does not work"),
+        ("set a 5 0 1¶x", "SERVER_ERROR a Redis server keeps no flags"),
+        ("cas a 0 0 1 1¶x", "SERVER_ERROR cas does not work"),
+    ] {
+        let reply = client.say(request);
+        assert!(reply.starts_with(why), "{request}: {reply}");
+    }
+    assert_eq!(client.say("set a 5 0 1 noreply¶x¶get a"), "END¶");
+}
+
+#[test]
+fn reads_of_one_key_are_merged() {
+    let backend = Backend::memcached();
+    let file = File::new("pool-merged");
+    let merge_window = Duration::from_millis(5);
+    let settings = Settings { merge_window, ..Settings::default() };
+    let proxy = file.write("", &[("m", "memcached", &backend.address)]).proxy(settings);
+    let mut wires: Vec<Wire> = (0..16).map(|_| connect(&proxy)).collect();
+    assert_eq!(say(&mut wires[0], "SET k value"), "OK");
+    for _ in 0..10 {
+        let name = |n: usize| ["GET", "STRLEN"][n / 8];
+        for (n, wire) in wires.iter_mut().enumerate() {
+            wire.send(&format!("{} k\r\n", name(n))).unwrap();
+        }
+        for (n, wire) in wires.iter_mut().enumerate() {
+            assert_eq!(super::shown(&wire.reply().unwrap()), ["value", "5"][n / 8]);
+        }
+    }
+    assert!(super::counted(&mut wires[0], "proxy_merged_reads") > 0);
+}
