@@ -295,11 +295,9 @@ impl Primary {
         self.committed
     }
 
-    /// The record up to which all is committed, if this machine serves and counts no replica. Then it learns of more by
-    /// [`Primary::appended`] alone.
-    pub fn committed_alone(&self) -> Option<Lsn> {
-        let counts_none = self.needed().next().is_none();
-        (matches!(self.state, State::Serving) && counts_none).then_some(self.committed)
+    /// Whether this machine serves and waits for no replica. Then [`Primary::appended`] alone commits more.
+    pub fn is_alone(&self) -> bool {
+        matches!(self.state, State::Serving) && self.needed().next().is_none()
     }
 
     /// Until when the primary may answer, by its own clock. None: not now. The clock must be read after the

@@ -229,6 +229,20 @@ impl Server {
         self.push.tracking.forget_all();
     }
 
+    /// Whether writes up to this record may be acknowledged.
+    #[inline]
+    pub fn has_reached(&self, lsn: Lsn) -> bool {
+        let durability = &self.persist.durability;
+        durability.has_reached(lsn)
+            || durability.stream().is_some_and(|log| {
+                // Here, and not on a thread that each batch of writes would have to wake.
+                log.replicated() < lsn && {
+                    self.replication.grown(log);
+                    log.has_reached(lsn)
+                }
+            })
+    }
+
     /// Does what the machine of the role asks for.
     pub fn work_for_role(&self, task: Task, session: &mut Session) {
         match task {

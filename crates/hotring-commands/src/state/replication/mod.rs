@@ -86,6 +86,8 @@ pub struct Replication {
     answers_until: Arc<AtomicU64>,
     /// The epoch in which this node is primary, see [`Roles::leads_in`].
     leads_in: Arc<AtomicU64>,
+    /// Whether this node is primary and waits for no replica.
+    is_alone: Arc<AtomicBool>,
     /// What writes get, as a [`Writes`].
     writes: AtomicU8,
     /// Tells the thread of the links that the machine has something for it.
@@ -125,6 +127,7 @@ impl Replication {
             started,
             answers_until: roles.answers_until.clone(),
             leads_in: roles.leads_in.clone(),
+            is_alone: roles.is_alone.clone(),
             writes: AtomicU8::new(roles.writes() as u8),
             work: Notify::new(),
             asks,
@@ -200,12 +203,10 @@ impl Replication {
         (epoch != 0 && epoch != u64::MAX && !self.is_replica()).then_some(Epoch(epoch))
     }
 
-    /// The last record that all in-sync replicas of a primary have applied, whatever `ack` waits for.
-    pub fn committed(&self) -> Option<Lsn> {
-        match &self.roles().role {
-            Role::Primary(primary) => Some(primary.committed()),
-            Role::Alone(_) | Role::Replica(_) => None,
-        }
+    /// Whether all in-sync replicas of this primary have applied a record, whatever `ack` waits for.
+    pub fn has_committed(&self, lsn: Lsn, log: &Log) -> bool {
+        self.grown(log);
+        matches!(&self.roles().role, Role::Primary(primary) if primary.committed() >= lsn)
     }
 
     /// Waits until the machine has something for the thread of the links.
@@ -462,14 +463,13 @@ impl Replication {
         (roles.take_tasks(), self.publish_writes(roles.writes()))
     }
 
-    /// The record behind which replies wait until [`Self::grown`] is called, as no replica's answers come.
-    pub fn waits_behind(&self) -> Option<Lsn> {
-        self.roles().waits_behind()
-    }
-
-    /// The stream has grown.
+    /// The stream has grown. Where replicas are waited for, their answers tell; else the machine must hear of it here,
+    /// or what waits for it waits for the next tick.
     pub fn grown(&self, log: &Log) {
-        self.roles().grown(log);
+        // ORDERING: Relaxed, see `Roles::publish`.
+        if self.is_alone.load(Ordering::Relaxed) {
+            self.roles().grown(log);
+        }
     }
 
     /// All writes are held back, and the log ends with this record.

@@ -5,7 +5,7 @@
 //! this state is the innermost one: no code may wait for the store or the log while it holds it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hotring_cluster::{
@@ -72,6 +72,8 @@ pub struct Roles {
     pub(super) answers_until: Arc<AtomicU64>,
     /// The epoch in which this node of a cluster is primary, 0 while it is not; the maximum without records.
     pub(super) leads_in: Arc<AtomicU64>,
+    /// Whether this server is primary and waits for no replica.
+    pub(super) is_alone: Arc<AtomicBool>,
     /// What the link of this replica must do.
     pub(super) link_work: LinkWork,
     /// The machines' requests, if records say who is primary.
@@ -102,6 +104,7 @@ impl Roles {
             failover: None,
             answers_until: Arc::new(AtomicU64::new(if records.is_some() { 0 } else { u64::MAX })),
             leads_in: Arc::new(AtomicU64::new(if records.is_some() { 0 } else { u64::MAX })),
+            is_alone: Arc::default(),
             link_work: LinkWork::default(),
             records,
         }
@@ -315,14 +318,6 @@ impl Roles {
         }
     }
 
-    /// The record behind which replies wait for [`Roles::grown`] alone.
-    pub(super) fn waits_behind(&self) -> Option<Lsn> {
-        match &self.role {
-            Role::Primary(primary) if self.awaits => primary.committed_alone(),
-            _ => None,
-        }
-    }
-
     /// The stream has grown.
     pub(super) fn grown(&mut self, log: &Log) {
         let now = self.now();
@@ -508,6 +503,9 @@ impl Roles {
         };
         // ORDERING: Relaxed, as above.
         self.leads_in.store(epoch, Ordering::Relaxed);
+        let is_alone = matches!(&self.role, Role::Primary(primary) if primary.is_alone());
+        // ORDERING: Relaxed; whoever reads an older one asks the machine in vain, or waits for its next tick.
+        self.is_alone.store(is_alone, Ordering::Relaxed);
     }
 
     fn send(&self, to: NodeId, message: ToReplica) {

@@ -559,11 +559,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             work.give_back_replies();
             return Ok(());
         }
-        let durability = &self.thread.server.persist.durability;
+        let server = &self.thread.server;
         if let Some(lsn) = self.unacknowledged.take()
-            && !durability.has_reached(lsn)
+            && !server.has_reached(lsn)
         {
-            let since = durability.awaits_replicas().then(clock::monotonic);
+            let since = server.persist.durability.awaits_replicas().then(clock::monotonic);
             let mut wait = logged::Wait::new(lsn, !self.unsent.is_empty());
             wait.since = since;
             self.logged = Some(wait);

@@ -97,7 +97,7 @@ fn run_again(server: &Server, mut work: impl FnMut()) {
 
 fn run_once(server: &Arc<Server>) {
     run_on_event_loop(server, async {
-        let links = unless(tick(server), unless(tell_growth(server), run_links(server)));
+        let links = unless(tick(server), run_links(server));
         _ = unless(server.process.stopping(), links).await;
     });
 }
@@ -120,27 +120,6 @@ async fn tick(server: &Server) {
             server.settings.renew();
         }
         tasks.into_iter().for_each(|task| server.work_for_role(task, &mut session));
-    }
-}
-
-/// Tells the machine of the role at once that the stream has grown, while there is no replica whose answers do.
-async fn tell_growth(server: &Server) {
-    let durability = &server.persist.durability;
-    loop {
-        let behind = server.replication.waits_behind();
-        let (Some(behind), Some(log), Some(backlog)) =
-            (behind, durability.stream(), durability.backlog())
-        else {
-            tokio::time::sleep(TICK).await;
-            continue;
-        };
-        if poll_fn(|cx| backlog.poll_after(behind, cx.waker())).await.is_err() {
-            // The backlog has less than that, or none of it.
-            tokio::time::sleep(LOADING_PAUSE).await;
-        }
-        server.replication.grown(log);
-        // While writes come one after the other, the thread has other work, too.
-        tokio::task::yield_now().await;
     }
 }
 

@@ -147,9 +147,10 @@ impl Taker {
             return Poll::Ready(Happened::Answered(answer));
         }
         // With "ack local" the log waits for no replica, and the keys would be on fewer nodes than before.
+        let replication = &self.reign.server().replication;
         if let Some((own, _)) = self.mark
-            && self.reign.server().replication.committed() >= Some(own)
             && let Some(log) = self.reign.server().persist.durability.stream()
+            && replication.has_committed(own, log)
             && let Poll::Ready(Ok(())) = log.poll_reached(own, cx.waker())
         {
             return Poll::Ready(Happened::Reached);
