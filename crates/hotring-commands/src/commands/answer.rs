@@ -49,7 +49,8 @@ fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
     let message = failure.message();
     match failure {
         // As in Redis, a command refused for lack of memory counts as rejected, not as failed.
-        Failure::Store(StoreError::OutOfMemory(_) | StoreError::Stalled(_)) => {
+        Failure::Store(StoreError::OutOfMemory(_) | StoreError::Stalled(_))
+        | Failure::Refused(_) => {
             c.counters.by_command.refuse(spec.id as usize);
         }
         _ => c.counters.by_command.fail(spec.id as usize),

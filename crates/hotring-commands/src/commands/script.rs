@@ -141,24 +141,45 @@ fn run(
     if script.no_cluster && c.server.cluster.is_some() {
         return Err(Failure::text("ERR Can not run script on cluster, 'no-cluster' flag is set."));
     }
+    // As in Redis, a script with flags counts as a write as a whole, unless they say that it writes nothing.
+    if script.writes
+        && !c.client.is_of_primary()
+        && let Some(why) = c.server.replication.refuses_writes()
+    {
+        return Err(Failure::Refused(why));
+    }
     script.note_use(c.now);
     let client = monitors::From::Client(&c.client.shared);
     // MONITOR must show the script before the commands that the script calls.
     let spec = lookup(c.args.at(0)).expect("only known commands run");
     c.server.push.monitors.show_always(spec, c.args, client, &c.server.settings);
     let read_only = read_only || script.no_writes;
-    let in_one_slot = script.in_one_slot;
-    let all = Run { keys, args, read_only, in_one_slot, has_all: true };
-    let some = Run { has_all: false, ..all };
+    let run = Run { keys, args, read_only, in_one_slot: script.in_one_slot, has_all: true };
     // Memory must be freed before the hold: a session that holds keys never evicts. If this fails, the script's writes
     // are refused.
-    let _ = c.store.admit();
+    match c.store.admit() {
+        _ if script.allows_oom => {
+            c.admitted(usize::MAX, |c| run_holding(interpreter, script, run, c))
+        }
+        Err(refused) if script.writes => Err(refused.into()),
+        _ => run_holding(interpreter, script, run, c),
+    }
+}
+
+/// Takes the keys, or the entire store, and runs the script.
+fn run_holding(
+    interpreter: &mut dyn Interpreter,
+    script: &Arc<Script>,
+    all: Run<'_>,
+    c: &mut Context<'_>,
+) -> Outcome {
+    let some = Run { has_all: false, ..all };
     let ended = match (c.store.is_alone(), script.is_declared()) {
         (true, _) => run_held(interpreter, script, all, c)?,
         (false, false) => alone(c, |c| run_held(interpreter, script, all, c))?,
-        (false, true) if keys.is_empty() => run_held(interpreter, script, some, c)?,
+        (false, true) if all.keys.is_empty() => run_held(interpreter, script, some, c)?,
         (false, true) => {
-            let keys: Vec<&[u8]> = keys.iter().collect();
+            let keys: Vec<&[u8]> = all.keys.iter().collect();
             c.store.prefetch(&mut keys.iter().map(Key::from).collect::<Vec<_>>());
             c.alone(&keys, |c| run_held(interpreter, script, some, c))?
         }

@@ -50,7 +50,7 @@ impl<const N: usize> ByCommand<N> {
         self.rest[command].rejected.add(1);
     }
 
-    /// Counts a call that has failed for lack of memory as a request that was refused before it ran.
+    /// Counts a call that was refused, such as for lack of memory, as a request that was refused before it ran.
     pub(crate) fn refuse(&self, command: usize) {
         // The sum wraps, so that this subtracts one.
         self.calls[command].add(u64::MAX);

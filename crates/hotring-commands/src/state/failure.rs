@@ -29,6 +29,8 @@ pub(crate) enum Failure {
     Store(StoreError),
     /// Any other text; the first word is the error code (`ERR ...`).
     Text(Cow<'static, str>),
+    /// As [`Failure::Text`], of a request that has done nothing: it counts as rejected.
+    Refused(&'static str),
     /// As [`Failure::Text`], from a command that a script has called: it has been counted already.
     Counted(String),
 }
@@ -79,6 +81,7 @@ impl Failure {
             }
             Failure::Store(error) => format!("ERR {}", text_of(error)).into(),
             Failure::Text(text) => text.clone(),
+            Failure::Refused(text) => Cow::Borrowed(text),
             Failure::Counted(text) => text.clone().into(),
         }
     }

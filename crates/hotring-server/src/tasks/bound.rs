@@ -59,6 +59,9 @@ const RAISE_PARTS: u64 = 50;
 /// over its complete heap.
 const KEPT: u64 = 1 << 20;
 const KEPT_PARTS: u64 = 128;
+/// Time to the next trim if the last one left much. It doubles while a trim returns little.
+const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN_MAX: Duration = Duration::from_secs(64);
 
 /// The permitted excess of the process over the limit at rest.
 fn promised(max: u64) -> u64 {
@@ -116,7 +119,11 @@ impl Guard {
         let held = held(server, parts);
         let unexplained = match resident {
             Some(resident) if max != u64::MAX => {
-                self.trim.run(resident.saturating_sub(held), max, self.process.as_ref(), held)
+                let process = &self.process;
+                self.trim.run(clock::monotonic(), resident.saturating_sub(held), max, || {
+                    hotring_store::index::trim_heap();
+                    process.as_ref().map_or(0, Process::grown).saturating_sub(held)
+                })
             }
             _ => 0,
         };
@@ -198,18 +205,34 @@ impl Process {
 struct Trim {
     /// The unexplained memory after the last trim. A small increase must not cause another one.
     left: u64,
+    /// When to try again although it has not increased: what was removed counts no longer, but is freed in steps, and
+    /// the last trim may have come before the last step.
+    again: Option<Instant>,
+    /// The time from the last trim to that one.
+    pause: Duration,
 }
 
 impl Trim {
     /// Returns the unexplained memory afterwards.
-    fn run(&mut self, unexplained: u64, max: u64, process: Option<&Process>, held: u64) -> u64 {
+    fn run(
+        &mut self,
+        now: Instant,
+        unexplained: u64,
+        max: u64,
+        mut trim: impl FnMut() -> u64,
+    ) -> u64 {
         let kept = max / KEPT_PARTS + KEPT;
         self.left = self.left.min(unexplained);
-        if unexplained <= self.left + kept {
+        let is_again = unexplained > kept && self.again.is_some_and(|again| now >= again);
+        if unexplained <= self.left + kept && !is_again {
             return unexplained;
         }
-        hotring_store::index::trim_heap();
-        self.left = process.map_or(0, Process::grown).saturating_sub(held);
+        self.left = trim();
+        self.pause = match is_again && self.left + kept > unexplained {
+            true => (2 * self.pause).min(AGAIN_MAX),
+            false => AGAIN,
+        };
+        self.again = Some(now + self.pause);
         self.left
     }
 }
@@ -330,6 +353,30 @@ mod tests {
         assert_eq!(raise.bytes, MAX / 2);
         (0..1000).for_each(|_| raise.tick(0, MAX));
         assert_eq!(raise.bytes, 0);
+    }
+
+    /// The memory of a long container that was removed stayed in the process, and counted as used for ever.
+    #[test]
+    fn memory_that_is_freed_in_steps_is_returned() {
+        const MIB: u64 = 1 << 20;
+        const MAX: u64 = 128 * MIB;
+        let (mut trim, start) = (Trim::default(), clock::monotonic());
+        let mut run = |after: Duration, unexplained, left| {
+            let mut trims = 0;
+            let found = trim.run(start + after, unexplained, MAX, || {
+                trims += 1;
+                left
+            });
+            assert_eq!(found, if trims > 0 { left } else { unexplained });
+            trims
+        };
+        assert_eq!(run(Duration::ZERO, 2 * MIB, 0), 0, "a little");
+        assert_eq!(run(Duration::ZERO, 100 * MIB, 99 * MIB), 1, "nothing is free yet");
+        assert_eq!(run(AGAIN / 2, 100 * MIB, 0), 0, "too early");
+        assert_eq!(run(AGAIN, 99 * MIB, 98 * MIB), 1, "the next try");
+        assert_eq!(run(2 * AGAIN, 98 * MIB, 0), 0, "the pause has doubled");
+        assert_eq!(run(3 * AGAIN, 98 * MIB, 0), 1);
+        assert_eq!(run(1000 * AGAIN, MIB, 0), 0, "nothing is left");
     }
 
     #[test]

@@ -118,3 +118,53 @@ fn scripts_fail_with_the_words_of_redis() {
         assert_eq!(a.escape_ascii().to_string(), b.escape_ascii().to_string(), "{script}");
     }
 }
+
+/// Run at the limit of memory, and at a replica without its primary.
+const FLAGGED: &[&str] = &[
+    "return redis.call('set', KEYS[1], 1)",
+    "return redis.call('get', KEYS[1])",
+    "#!lua flags=allow-oom\nreturn redis.call('rpush', KEYS[1] .. 'l', ARGV[1])",
+    "#!lua flags=allow-oom\nfor i = 1, 9 do redis.call('sadd', 'b' .. i, ARGV[1]) end return 1",
+    "#!lua flags=allow-oom,no-writes\nreturn redis.call('get', KEYS[1])",
+    "#!lua flags=no-writes\nreturn redis.call('get', KEYS[1])",
+    "#!lua flags=allow-cross-slot-keys\nreturn redis.call('get', KEYS[1])",
+    "#!lua\nreturn redis.call('get', KEYS[1])",
+    "#!lua\nreturn redis.call('del', KEYS[1])",
+    "#!lua\nreturn 1",
+];
+
+/// Scripts whose flags said `allow-oom` were refused at the limit, and those with other flags ran until their first
+/// write, there and at replicas.
+#[test]
+fn flags_of_scripts_say_whether_they_run_where_writes_are_refused() {
+    let Some(redis) = Redis::start() else { return };
+    let server = TestServer::new();
+    let (mut ours, mut theirs) = (Raw::connect(server.address), Raw::connect(redis.address));
+    let value = [b'x'; 5000];
+    for orders in [
+        "CONFIG SET maxmemory-policy noeviction maxmemory 1",
+        "CONFIG SET maxmemory 0|REPLICAOF 127.0.0.1 1",
+    ] {
+        for raw in [&mut ours, &mut theirs] {
+            for order in orders.split('|') {
+                let words: Vec<&[u8]> = order.split(' ').map(str::as_bytes).collect();
+                assert_eq!(raw.ask(&words), b"+OK\r\n");
+            }
+            raw.ask(&[b"CONFIG", b"RESETSTAT"]);
+        }
+        for script in FLAGGED {
+            let request: [&[u8]; 5] = [b"EVAL", script.as_bytes(), b"1", b"a", &value];
+            let [a, b] = [&mut ours, &mut theirs].map(|raw| raw.ask(&request));
+            assert_eq!(a.escape_ascii().to_string(), b.escape_ascii().to_string(), "{script}");
+        }
+        // A script that is refused at its beginning counts as rejected.
+        let [a, b] = [&mut ours, &mut theirs].map(|raw| {
+            let stats = raw.ask(&[b"INFO", b"commandstats"]);
+            let stats = String::from_utf8_lossy(&stats).into_owned();
+            let eval = stats.lines().find(|line| line.starts_with("cmdstat_eval:"));
+            let (calls, rest) = eval.unwrap().split_once(",usec").unwrap();
+            format!("{calls},{}", &rest[rest.find("rejected").unwrap()..])
+        });
+        assert_eq!(a, b, "{orders}");
+    }
+}

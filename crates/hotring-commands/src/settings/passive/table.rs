@@ -7,6 +7,7 @@ use super::{Passive, directive, protected, running, starting};
 const INT_MAX: i64 = i32::MAX as i64;
 const NONE: &[&str] = &[""];
 const NO: &[&str] = &["no"];
+const YES: &[&str] = &["yes"];
 
 /// The lines that Redis's CONFIG REWRITE writes for an unchanged default user.
 const OPEN_USER: &[&str] =
@@ -115,8 +116,12 @@ pub(super) static PASSIVE: &[Passive] = &[
     running("replica-ignore-disk-write-errors", "no", Bool),
     running("replica-ignore-maxmemory", "yes", Bool).or("slave-ignore-maxmemory"),
     running("replica-lazy-flush", "no", Bool).or("slave-lazy-flush"),
-    running("replica-read-only", "yes", Bool).or("slave-read-only"),
-    running("replica-serve-stale-data", "yes", Bool).or("slave-serve-stale-data"),
+    running("replica-read-only", "yes", Bool)
+        .or("slave-read-only")
+        .asks_for("replicas that take writes of their own", YES),
+    running("replica-serve-stale-data", "yes", Bool)
+        .or("slave-serve-stale-data")
+        .asks_for("replicas that answer nothing without their primary", YES),
     running("sanitize-dump-payload", "no", OneOf(&["no", "yes", "clients"])),
     starting("server_cpulist", "", Text),
     starting("set-proc-title", "yes", Bool),

@@ -27,6 +27,8 @@ pub(crate) struct Script {
     pub no_writes: bool,
     /// The script has a line of flags without `no-writes`.
     pub writes: bool,
+    /// The memory limit refuses none of the script's writes (`allow-oom`).
+    pub allows_oom: bool,
     /// The script must not run in a cluster (`no-cluster`).
     pub no_cluster: bool,
     /// The script has a line of flags without `allow-cross-slot-keys`: its keys are in one slot.
@@ -73,6 +75,7 @@ impl Script {
             code: code.into(),
             no_writes: head.no_writes,
             writes: head.len > 0 && !head.no_writes,
+            allows_oom: head.allows_oom,
             no_cluster: head.no_cluster,
             in_one_slot: head.len > 0 && !head.is_wide,
             is_declared: AtomicBool::new(is_declared),
@@ -116,6 +119,7 @@ struct Head {
     /// Length of the flags, which Lua must not see; the line end stays, so that line numbers are right.
     len: usize,
     no_writes: bool,
+    allows_oom: bool,
     no_cluster: bool,
     /// The script may use undeclared keys (`allow-cross-slot-keys`).
     is_wide: bool,
@@ -123,7 +127,8 @@ struct Head {
 
 impl Head {
     fn parse(text: &[u8]) -> Result<Head, Failure> {
-        let mut head = Head { len: 0, no_writes: false, no_cluster: false, is_wide: false };
+        let (no_writes, allows_oom, no_cluster, is_wide) = (false, false, false, false);
+        let mut head = Head { len: 0, no_writes, allows_oom, no_cluster, is_wide };
         let Some(rest) = text.strip_prefix(b"#!") else { return Ok(head) };
         let end = rest.iter().position(|byte| *byte == b'\n');
         let end = end.ok_or(Failure::text("ERR Invalid script shebang"))?;
@@ -144,7 +149,8 @@ impl Head {
                     "no-writes" => head.no_writes = true,
                     "allow-cross-slot-keys" => head.is_wide = true,
                     "no-cluster" => head.no_cluster = true,
-                    "allow-oom" | "allow-stale" => {}
+                    "allow-oom" => head.allows_oom = true,
+                    "allow-stale" => {}
                     _ => {
                         return Err(format!("ERR Unexpected flag in script shebang: {flag}").into());
                     }

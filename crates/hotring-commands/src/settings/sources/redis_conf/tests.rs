@@ -96,7 +96,7 @@ fn the_files_that_come_with_redis_are_taken() {
 fn redis_defaults_ask_for_nothing() {
     let no_effect = "acl-pubsub-default resetchannels\nenable-module-command no\n\
         min-replicas-to-write 0\nmin-replicas-max-lag 10\nmin-slaves-to-write 0\n\
-        tls-cluster no\nTLS-Cluster NO\nbind-source-addr \"\"\ntls-ca-cert-dir \"\"\ntls-ciphers \"\"\ntls-ciphersuites \"\"\n\
+        replica-read-only yes\nslave-serve-stale-data yes\ntls-cluster no\nTLS-Cluster NO\nbind-source-addr \"\"\ntls-ca-cert-dir \"\"\ntls-ciphers \"\"\ntls-ciphersuites \"\"\n\
         tls-client-cert-file \"\"\ntls-client-key-file \"\"\ntls-client-key-file-pass \"\"\n\
         tls-key-file-pass \"\"\ntls-prefer-server-ciphers no\nsupervised no\nsyslog-enabled no\n\
         user default on nopass ~* &* +@all\nuser default on nopass sanitize-payload ~* &* +@all\n";
@@ -113,8 +113,13 @@ fn redis_defaults_ask_for_nothing() {
     assert_eq!(notes.len(), no_effect.lines().count());
     assert_eq!((config.tls, config.requirepass), (TlsSettings::default(), Secret::default()));
     // The same directives with another value still ask for something.
-    for text in ["tls-cluster yes", "min-replicas-to-write 1", "user default on nopass ~a &* +@all"]
-    {
+    for text in [
+        "tls-cluster yes",
+        "min-replicas-to-write 1",
+        "user default on nopass ~a &* +@all",
+        "replica-read-only no",
+        "slave-serve-stale-data no",
+    ] {
         assert!(read("asks", text).unwrap_err().contains("asks for"), "{text}");
     }
 }
