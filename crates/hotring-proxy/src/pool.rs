@@ -13,6 +13,9 @@ use crate::upstream::Upstream;
 /// Limit of the time to find out whether a user is let in.
 const LEARN_MAX: Duration = Duration::from_secs(1);
 
+/// Time between two looks for a node.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// Connections to nodes, made when they are first needed.
 pub(crate) struct Pool {
     pub login: Login,
@@ -64,9 +67,15 @@ impl Pool {
         if thread.is_pool() {
             return self.access.set(Some(lets_in(&thread.shared, &self.login)));
         }
-        let Some(node) = thread.node_for(Target::Any) else { return };
-        let address = thread.address(node);
         let asked = async {
+            // Just after its start the proxy knows no node.
+            let node = loop {
+                match thread.node_for(Target::Any) {
+                    Some(node) => break node,
+                    None => tokio::time::sleep(LOOK).await,
+                }
+            };
+            let address = thread.address(node);
             let mut link = Link::dial(&thread.shared, &address, &self.login).await.ok()?;
             link.ask(b"PING\r\n").await.ok()
         };

@@ -70,9 +70,9 @@ impl Target {
     /// Starts a server.
     pub fn start(plan: &Plan) -> Result<Self> {
         let spawned = plan.start()?;
-        // A proxy knows of no server yet, or ends a connection that asks.
+        // It ends a connection that asks.
         let version = match plan.kind {
-            Kind::Proxy | Kind::Twemproxy => plan.name(),
+            Kind::Twemproxy => plan.name(),
             _ => version(&spawned.address)?,
         };
         let mut target = Target::new(plan.name(), spawned.address.clone(), version);
