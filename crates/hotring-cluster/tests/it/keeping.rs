@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::Check;
-use crate::coded::{bytes_of, read_all};
+use crate::coded::{Coded, bytes_of, read_all};
+use crate::directory::Directory;
 use crate::faults::Fault;
 use crate::keeper::{BYTES_MAX, Compacted, HISTORY_MAX, Keeper, LEASES_MAX, Step, TTL_MIN};
-use crate::kept::{Change, Changed, LeaseId, Outcome, TRANSACTION_BYTES_MAX, TTL_MAX, Transaction};
+use crate::kept::{
+    Change, Changed, LeaseId, Outcome, Snapshot, TRANSACTION_BYTES_MAX, TTL_MAX, Transaction,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -243,4 +246,37 @@ fn the_keeper_follows_its_rules() {
 #[test]
 fn each_wrong_variant_of_the_keeper_is_found() {
     crate::assert_variants_are_found(&CHECKS);
+}
+
+/// Inputs that are refused as nonsense teach the fuzzer little.
+#[test]
+fn fuzzing_begins_with_what_can_be_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/records");
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let input = std::fs::read(&path).unwrap();
+        let (kind, mut rest) = input.split_first().unwrap();
+        let is_read = match (kind, rest[0]) {
+            (0, _) => {
+                let texts = rest.split(|byte| *byte == 0).map(|text| str::from_utf8(text).unwrap());
+                let texts: Vec<&str> = texts.collect();
+                let pairs = texts.chunks_exact(2).map(|pair| (pair[0], 1, pair[1].as_bytes()));
+                Directory::read(pairs).is_ok_and(|read| read.shards.len() + read.moves.len() == 2)
+            }
+            (1, _) => {
+                let bytes = Vec::<u8>::read(&mut rest).unwrap();
+                let mut keeper = Keeper::from_bytes(SECOND, &bytes).unwrap();
+                let steps = std::iter::from_fn(|| Step::read(&mut rest));
+                steps.map(|step| keeper.redo(SECOND, &step)).all(|done| done.is_ok())
+                    && rest.is_empty()
+            }
+            (2, 0) => read_all::<Snapshot>(&rest[1..]).is_some(),
+            (2, 1) => read_all::<Changed>(&rest[1..]).is_some(),
+            (2, 2) => read_all::<Transaction>(&rest[1..]).is_some(),
+            (2, _) => read_all::<Step>(&rest[1..]).is_some(),
+            // Messages of a move are read by another crate.
+            _ => true,
+        };
+        assert!(is_read, "{}", path.display());
+    }
 }
