@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
 
 use crate::process::{self, SILENCE};
@@ -130,14 +131,19 @@ pub fn run(
         }
         drop(ends);
         let builder = scope.spawn(|| {
-            let built = build();
+            let built = catch_unwind(AssertUnwindSafe(build));
+            let built = built.unwrap_or_else(|_| Err(anyhow!("the build panicked")));
             let (programs, failure) = built.map_or_else(|e| (Vec::new(), Some(e)), |p| (p, None));
+            // Without this the lanes wait for ever.
             queue.complete(programs);
-            failure.map_or(Ok(()), Err)
+            failure
         });
         let done = report(&ended);
-        builder.join().expect("a build does not panic")?;
-        done
+        match (builder.join().expect("it catches panics"), done) {
+            (None, done) => done,
+            (Some(build), Ok(_)) => Err(build),
+            (Some(build), Err(tests)) => Err(tests.context(format!("{build:#}"))),
+        }
     })
 }
 
@@ -313,5 +319,9 @@ mod tests {
     fn a_program_that_is_built_meanwhile_counts_and_so_does_a_failed_build() {
         assert!(run(vec![passing()], || Ok(vec![failing()])).is_err());
         assert!(run(vec![passing()], || anyhow::bail!("cannot be built")).is_err());
+        assert!(run(vec![passing()], || panic!("in a test")).is_err());
+        let both = run(vec![failing()], || anyhow::bail!("cannot be built")).unwrap_err();
+        let both = format!("{both:#}");
+        assert!(both.contains("cannot be built") && both.contains("exit status"), "{both}");
     }
 }

@@ -113,7 +113,7 @@ impl Shared {
     /// Notes that a server of the pool has failed.
     pub(crate) fn note_failure(&self, server: &Server, why: &str) {
         let Some(pool) = &self.foreign else { return };
-        if server.health.failed(why, pool.options().eject_after) {
+        if server.health.failed(Instant::now(), why, pool.options().eject_after) {
             tracing::warn!(server = server.name, "a server of the pool is ejected: {why}");
             self.republish();
         }

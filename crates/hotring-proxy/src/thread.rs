@@ -446,12 +446,17 @@ impl Routes {
                 *owner = self.number_of(&shard.primary);
             }
         }
-        self.servers.fill(None);
+        // An ejected one may own nothing, and what it owes is still not waited for as long.
+        for server in &mut self.servers {
+            *server = server.take().filter(|server| server.health.is_ejected());
+        }
         for shard in layout.shards() {
             let node = self.number_of(&shard.primary);
             self.servers[usize::from(node)].clone_from(&shard.server);
         }
-        if owners != self.owners {
+        // A slot that an ejected server had may be copied to the one that has it already.
+        let copies = |layout: &Layout| layout.copying.as_ref().map(Arc::as_ptr);
+        if owners != self.owners || copies(&layout) != copies(&self.layout) {
             self.owners = owners;
             self.version += 1;
         }

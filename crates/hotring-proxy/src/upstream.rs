@@ -220,7 +220,10 @@ impl Upstream {
                 }
                 Err(why) => {
                     thread.shared.counters.unreachable.add(1);
-                    thread.note_failure(self.node, &why.to_string());
+                    // What a server refuses may be the client's fault. Probes show whether it lets the proxy in.
+                    if let DialError::Unreachable(why) = &why {
+                        thread.note_failure(self.node, why);
+                    }
                     tracing::debug!(node = %address, "cannot connect: {why}");
                     thread.shared.look_again();
                     let error = match why {

@@ -204,14 +204,14 @@ impl Plan {
             Transport::Unix => Endpoint::Unix(socket.clone()),
         };
         let conf = std::env::temp_dir().join(format!("{name}.yml"));
-        let output = File::create(&log).with_context(|| format!("no {}", log.display()))?;
-        let mut command = Command::new(program);
         let args = match (self.kind, &endpoint) {
             (Kind::Proxy | Kind::Twemproxy, Endpoint::Tcp(listen)) => {
                 self.proxy_args(listen, &conf)?
             }
             _ => self.args(&endpoint),
         };
+        let output = File::create(&log).with_context(|| format!("no {}", log.display()))?;
+        let mut command = Command::new(program);
         command.args(args).stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
         let child = {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::counter::Counter;
@@ -72,10 +72,15 @@ pub(crate) struct Health {
     changed: Mutex<Changed>,
 }
 
+/// Failures within this time count as one: connections of all threads end at once.
+const ONE_FAILURE: Duration = Duration::from_millis(100);
+
 #[derive(Debug)]
 struct Changed {
     at: Instant,
     why: String,
+    /// The last failure that counted.
+    failed: Option<Instant>,
 }
 
 impl Default for Health {
@@ -89,7 +94,7 @@ impl Default for Health {
             good_in_row: AtomicU32::new(0),
             is_ejected: AtomicBool::new(false),
             probe_us: AtomicU64::new(0),
-            changed: Mutex::new(Changed { at: Instant::now(), why: String::new() }),
+            changed: Mutex::new(Changed { at: Instant::now(), why: String::new(), failed: None }),
         }
     }
 }
@@ -108,7 +113,7 @@ impl Health {
 
     /// How long it has been ejected or not, and what ejected it last.
     pub(crate) fn since(&self) -> (Duration, String) {
-        let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = self.changed();
         (changed.at.elapsed(), changed.why.clone())
     }
 
@@ -123,10 +128,18 @@ impl Health {
         }
     }
 
-    /// Notes a failure. True: the server is ejected by it.
-    pub(crate) fn failed(&self, why: &str, eject_after: u32) -> bool {
+    /// Notes a failure at this time. True: the server is ejected by it.
+    pub(crate) fn failed(&self, now: Instant, why: &str, eject_after: u32) -> bool {
         self.failures.add(1);
         self.good_in_row.store(0, Ordering::Relaxed);
+        {
+            let changed = &mut *self.changed();
+            let is_one = |last: Instant| now.saturating_duration_since(last) < ONE_FAILURE;
+            if changed.failed.is_some_and(is_one) {
+                return false;
+            }
+            changed.failed = Some(now);
+        }
         let in_row = self.failures_in_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if in_row < eject_after || self.is_ejected.swap(true, Ordering::Relaxed) {
             return false;
@@ -155,8 +168,12 @@ impl Health {
     }
 
     fn change(&self, why: &str) {
-        let changed = &mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        *changed = Changed { at: Instant::now(), why: why.to_string() };
+        let changed = &mut *self.changed();
+        (changed.at, changed.why) = (Instant::now(), why.to_string());
+    }
+
+    fn changed(&self) -> MutexGuard<'_, Changed> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -166,18 +183,25 @@ mod tests {
 
     #[test]
     fn a_server_goes_after_failures_in_a_row_and_returns_after_good_probes_in_a_row() {
-        let health = Health::default();
-        assert!(!health.failed("", 3) && !health.failed("", 3));
+        let (health, mut now) = (Health::default(), Instant::now());
+        let mut failed = |why: &str| {
+            now += ONE_FAILURE;
+            // Those of other threads at the same time are the same one.
+            let is_ejected = health.failed(now, why, 3);
+            assert!(!health.failed(now, why, 3));
+            is_ejected
+        };
+        assert!(!failed("") && !failed(""));
         health.answered(false);
-        assert!(!health.failed("", 3) && !health.failed("", 3) && health.failed("late", 3));
-        assert!(!health.failed("", 3) && health.is_ejected());
+        assert!(!failed("") && !failed("") && failed("late"));
+        assert!(!failed("") && health.is_ejected());
         let probed = || health.probed(Duration::ZERO, 3);
-        assert!(!probed() && !probed() && !health.failed("", 3));
+        assert!(!probed() && !probed() && !failed(""));
         // A late answer is no probe.
         health.answered(false);
         assert!(!probed() && !probed() && health.is_ejected());
         assert!(probed() && !health.is_ejected());
-        assert!(!health.failed("", 3) && !health.failed("", 3));
+        assert!(!failed("") && !failed(""));
         assert_eq!(health.ejections.value(), 1);
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn run(records: &Records, flags: &ArgMatches) -> Result<(), String> {
         let Measured { hottest, moves, has_more } = measured;
         // A plan that was begun is brought to its end.
         let is_due = is_unfinished || hottest > f64::from(above);
-        is_unfinished = is_due && has_more;
+        is_unfinished = is_due && has_more && !flags.get_flag("dry-run");
         if !is_due || moves.is_empty() {
             let text = match is_due && hottest > f64::from(above) {
                 true => "a shard is too hot, and no move makes it less".to_string(),

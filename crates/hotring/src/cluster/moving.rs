@@ -30,7 +30,7 @@ their slots have been used. A slot that is hotter than a share stays where it is
 
 One process with --auto is enough for a cluster. 'hotring cluster move --cancel all' takes its moves back and ends it.
 
-Exit codes: 0 if the shards are balanced, or would be with --dry-run, or after Ctrl-C of --auto; 1 if not";
+Exit codes: 0 if the shards are balanced, or would be with --dry-run, or after Ctrl-C of --auto unless it waits for moves; 1 if not";
 
 /// The subcommand `move` and its flags.
 pub(super) fn move_cli() -> Command {
