@@ -284,8 +284,12 @@ impl Keeper {
     pub fn from_bytes(now: Moment, mut input: &[u8]) -> Option<Keeper> {
         let input = &mut input;
         u32::read(input).filter(|format| *format == FORMAT)?;
-        let revision = u64::read(input)?;
-        let mut keeper = Keeper::new(i64::read(input)?);
+        let (revision, next_lease) = (u64::read(input)?, i64::read(input)?);
+        // No keeper comes so far: behind it there are no more numbers.
+        if revision > u64::MAX / 2 || next_lease > i64::MAX / 4 * 3 {
+            return None;
+        }
+        let mut keeper = Keeper::new(next_lease);
         (keeper.revision, keeper.compacted) = (revision, revision);
         for (id, ttl) in read_list(input)? {
             if id >= keeper.next_lease {

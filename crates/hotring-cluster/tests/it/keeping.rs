@@ -225,6 +225,12 @@ fn bytes_that_are_no_keeper_are_refused() {
     changed[0] += 1;
     assert!(Keeper::from_bytes(SECOND, &changed).is_none(), "a later format");
     assert!(Keeper::from_bytes(SECOND, &[&bytes[..], &[0]].concat()).is_none(), "one byte more");
+    // The highest revision, and the highest lease.
+    for (at, highest) in [(4, u64::MAX), (12, u64::MAX / 2)] {
+        let mut last = bytes.clone();
+        last[at..at + 8].copy_from_slice(&highest.to_le_bytes());
+        assert!(Keeper::from_bytes(SECOND, &last).is_none(), "no number is left: {at}");
+    }
 }
 
 const CHECKS: [Check; 5] = [
