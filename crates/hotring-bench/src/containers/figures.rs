@@ -5,6 +5,10 @@ use serde::Serialize;
 use super::SERVERS;
 use crate::durability::server_name;
 use crate::report::{Spread, Table, short};
+use crate::servers::Kind;
+
+/// The unit of a rate as a multiple of another one.
+const GAIN: &str = "of one thread";
 
 /// The figures of one setting.
 pub struct Figures {
@@ -51,6 +55,24 @@ impl Figures {
         });
         let column = SERVERS.iter().position(|kind| server_name(*kind) == server);
         self.cells[at].rounds[column.expect("one of the two servers")].push(value);
+    }
+
+    /// The rates that hotring's threads allow as multiples of those in `base`, by the CPU time of a request, which is
+    /// in this unit. hotring has the first number of threads in `base` and the second one here, Redis the same in both.
+    pub fn gain(&self, setting: &str, base: &Figures, unit: &str, threads: [u32; 2]) -> Figures {
+        let more = f64::from(threads[1]) / f64::from(threads[0]);
+        let mut gain = Figures::new(setting);
+        for cell in self.cells.iter().filter(|cell| cell.unit == unit) {
+            let is_same = |other: &&Cell| other.case == cell.case && other.unit == unit;
+            let Some(before) = base.cells.iter().find(is_same) else { continue };
+            for (column, kind) in SERVERS.into_iter().enumerate() {
+                let factor = if kind == Kind::Hotring { more } else { 1.0 };
+                for (now, before) in cell.rounds[column].iter().zip(&before.rounds[column]) {
+                    gain.add(&cell.case, GAIN, server_name(kind), factor * before / now);
+                }
+            }
+        }
+        gain
     }
 
     pub fn rows(&self) -> Vec<Row> {
@@ -113,5 +135,21 @@ mod tests {
             | here    | LPUSH | ns of CPU |     6 |      10 | 2.00 (1.50..4.00) |\n";
         assert_eq!(table(&rows), expected);
         assert_eq!((rows.len(), rows[0].rounds, rows[0].ratio_min), (1, 3, 1.5));
+    }
+
+    #[test]
+    fn twice_the_threads_at_the_same_cost_allow_twice_the_rate() {
+        let [mut one, mut two] = ["1", "2"].map(Figures::new);
+        for (figures, times) in [(&mut one, [10.0, 9.0]), (&mut two, [10.0, 12.0])] {
+            for ours in times {
+                figures.add("ZRANK", "ns of CPU", "hotring", ours);
+                figures.add("ZRANK", "ns of CPU", "redis", 2.0 * ours);
+                figures.add("ZRANK", "bytes logged", "hotring", ours * ours);
+            }
+        }
+        let rows = two.gain("both", &one, "ns of CPU", [1, 2]).rows();
+        let [row] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!((row.hotring_min, row.hotring_max), (1.5, 2.0));
+        assert_eq!((row.redis_min, row.redis_max, row.ratio), (0.75, 1.0, 2.0));
     }
 }

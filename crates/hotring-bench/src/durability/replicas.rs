@@ -25,12 +25,29 @@ const LOG: &str = "everysec";
 
 const RATE: &str = "SET/s";
 const CPU: &str = "CPU us a request";
+const CPU_OF_GET: &str = "CPU us a GET";
+
+/// The values of the setting `ack`.
+const ACKS: [&str; 2] = ["local", "replicated"];
+/// Requests in flight on each connection that reads beside a writer.
+const READ_DEPTH: u64 = 16;
+/// The interval of the writer's requests.
+const WRITE_EVERY: Duration = Duration::from_millis(1);
+/// Connections of the writer, which take turns. So a request leaves on time although those before it are unanswered,
+/// unless an answer takes longer than all their turns.
+const WRITERS: u64 = 64;
 
 /// Measure the cost of a replica to its primary, and that of a full copy to a new one
 ///
 /// Connections overwrite values, evenly over all keys. Writes are measured without a replica, with one, and for hotring
 /// also with `ack replicated`; processor time is that of a server's process per write, until the replica has applied
-/// all. Then a primary is measured at rest, and while a new replica takes a full copy at the default rate: latencies
+/// all. "GET beside a writer", for hotring alone: the connections read with 16 requests in flight on each, while others
+/// send 1,000 SETs a second of other keys, whatever the server does. One primary with its replica switches between `ack
+/// local` and `ack replicated`. "CPU us a GET" is all processor time of the primary, that of the SETs and their
+/// acknowledgements included, divided by the GETs alone; as the SETs are alike, the two cases differ by the
+/// acknowledgements, and by the GETs that wait for one.
+///
+/// Then a primary is measured at rest, and while a new replica takes a full copy at the default rate: latencies
 /// until the copy ends, its seconds, and the peak of memory above that at the beginning, sampled each 250 ms alike for
 /// all servers (Pss of the process and its children). Exactly one full copy must have been made. "load of files" is the
 /// time in which a server with as many keys serves again after a restart on a rewritten log.
@@ -179,6 +196,9 @@ impl ReplicasArgs {
         ensure!(self.connections > 0 && !self.pipeline.contains(&0), "nothing would be sent");
         let kinds = self.common.kinds()?;
         let mut all = self.writes(&kinds)?;
+        if kinds.contains(&Kind::Hotring) {
+            all.push(self.reads()?);
+        }
         all.push(self.copies(&kinds)?);
         Ok(all)
     }
@@ -243,6 +263,39 @@ impl ReplicasArgs {
         }
         bar.finish_and_clear();
         Ok(all)
+    }
+
+    /// Measures GETs beside a writer of other keys, with each value of `ack` in turn on the same servers.
+    fn reads(&self) -> Result<Figures> {
+        let data = self.common.data(self.keys);
+        let load = Load { workload: Workload::C, ..self.load(READ_DEPTH, self.seconds) };
+        let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.keys), 1)?;
+        let case = Case::start(&self.common, Kind::Hotring, Replica::Acknowledges, &data)?;
+        let setting = self.setting(self.keys, READ_DEPTH);
+        let setting = format!("GET beside a SET of another key each {WRITE_EVERY:?}, {setting}");
+        let mut figures = Figures::new(Part::Replicas.name(), setting);
+        let names = ACKS.map(|ack| format!("hotring, GET beside a writer, ack {ack}"));
+        let bar = report::progress((ACKS.len() * (1 + self.common.rounds)) as u64, "reads");
+        // The first round is a warm-up and does not count.
+        for round in 0..=self.common.rounds {
+            for turn in 0..ACKS.len() {
+                let at = (round + turn) % ACKS.len();
+                let (ack, name) = (ACKS[at], &names[at]);
+                let window = read_beside_writer(&case.primary, ack, (&load, &data, &scripts));
+                let (sample, written) = window.with_context(|| name.clone())?;
+                bar.inc(1);
+                if round > 0 {
+                    figures.add(name, "GET/s", sample.rate);
+                    let cpu = sample.cpu_us.context("the primary was started here")?;
+                    figures.add(name, CPU_OF_GET, cpu);
+                    figures.add(name, RATE, written);
+                }
+            }
+        }
+        bar.finish_and_clear();
+        let [local, replicated] = &names;
+        figures.add_ratio("CPU of ack local", CPU_OF_GET, replicated, local);
+        Ok(figures)
     }
 
     fn copies(&self, kinds: &[Kind]) -> Result<Figures> {
@@ -314,6 +367,59 @@ impl ReplicasArgs {
         ensure!(replica.target.held()? == data.keys, "the replica lacks keys");
         Ok(())
     }
+}
+
+/// Measures a window of reads beside a writer. Gives its result and the writer's rate.
+fn read_beside_writer(
+    primary: &Subject,
+    ack: &str,
+    (load, data, scripts): (&Load, &Data, &Scripts),
+) -> Result<(Sample, f64)> {
+    let mut control = Client::connect(&primary.target.address)?;
+    control.call(&[b"CONFIG", b"SET", b"ack", ack.as_bytes()])?;
+    let before = replica_waits(&mut control)?;
+    let stop = AtomicBool::new(false);
+    let (sample, written) = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| write_until(&stop, &primary.target, data.value_len));
+        let sample = load.once(&primary.target, (data, scripts));
+        // ORDERING: Relaxed, the flag only says when to stop and publishes no other data.
+        stop.store(true, Relaxed);
+        let written = writing.join().expect("the writing thread panicked");
+        anyhow::Ok((sample?, written?))
+    })?;
+    let waits = replica_waits(&mut control)? - before;
+    ensure!((waits > 0) == (ack == "replicated"), "{waits} replies have waited for the replica");
+    Ok((sample, written))
+}
+
+/// Groups of replies so far that have waited for replicas.
+fn replica_waits(client: &mut Client) -> Result<u64> {
+    info_field(&client.info("stats")?, "replica_waits").context("INFO lacks replica_waits")
+}
+
+/// Sends SETs at fixed times until the flag is set, and gives their number per second. Sleeps in between, as it would
+/// otherwise take a core from the servers.
+fn write_until(stop: &AtomicBool, target: &Target, value_len: usize) -> Result<f64> {
+    let connect = |_| Client::connect(&target.address);
+    let mut clients = (0..WRITERS).map(connect).collect::<Result<Vec<_>>>()?;
+    let (value, begun, mut sent) = (vec![b'v'; value_len], Instant::now(), 0);
+    // ORDERING: Relaxed, for the reason at the store of `stop`.
+    while !stop.load(Relaxed) {
+        let due = begun + WRITE_EVERY * sent as u32;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let client = &mut clients[(sent % WRITERS) as usize];
+        if sent >= WRITERS {
+            client.reply()?;
+        }
+        // The keys that are read have no digits.
+        client.push(&[b"SET", format!("written:{sent}").as_bytes(), &value]);
+        client.flush()?;
+        sent += 1;
+    }
+    for client in clients.iter_mut().take(sent as usize) {
+        client.reply()?;
+    }
+    Ok(sent as f64 / begun.elapsed().as_secs_f64())
 }
 
 fn copy_names(kind: Kind) -> (String, String) {

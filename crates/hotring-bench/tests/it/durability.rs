@@ -136,6 +136,14 @@ fn replicas_have_their_cost() {
         assert!(figures.all(&format!("{server}, full copy"), "p99.9 of quiet", 1)[0] > 0.0);
     }
     assert!(figures.all("hotring, ack replicated", "rate of with a replica", 1)[0] > 0.0);
+    for ack in ["local", "replicated"] {
+        let case = format!("hotring, GET beside a writer, ack {ack}");
+        for figure in ["GET/s", "CPU us a GET", "SET/s"] {
+            assert!(figures.all(&case, figure, 1)[0] > 0.0, "{}", figures.text);
+        }
+        let ratios = figures.all(&case, "CPU of ack local", usize::from(ack == "replicated"));
+        assert!(ratios.iter().all(|ratio| *ratio > 0.0), "{}", figures.text);
+    }
 }
 
 #[test]
