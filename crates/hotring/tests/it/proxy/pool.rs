@@ -446,6 +446,33 @@ fn lines_that_memcached_refuses_reach_no_other_client() {
     assert!(client.say(&format!("get{keys}")).ends_with("mine¶END¶"));
 }
 
+/// Commands run as the login of the pool's file, whoever asks.
+#[test]
+fn clients_learn_nothing_about_the_servers() {
+    let backend = Backend::redis(&["--masterauth", "secret"]);
+    let file = File::new("pool-config");
+    let proxy = file.write("", &[("r", "redis", &backend.address)]).proxy(Settings::default());
+    let mut wire = connect(&proxy);
+    assert_eq!(say(&mut wire, "CONFIG GET *"), "[]");
+    assert_eq!(say(&mut wire, "ACL WHOAMI"), "default");
+    for line in ["CONFIG SET masterauth x", "ACL LIST", "ACL CAT", "MEMORY STATS", "SLOWLOG GET"] {
+        let reply = say(&mut wire, line);
+        assert!(reply.contains("is about one node"), "{line}: {reply}");
+    }
+    let script = "EVAL \"return redis.call('CONFIG','GET','masterauth')\" 0";
+    assert!(say(&mut wire, script).starts_with("-ERR This Redis command is not allowed"));
+    assert_eq!(say(&mut wire, "EVAL 'return 7' 0"), "7");
+    assert!(say(&mut wire, "TIME").starts_with('['));
+    for line in ["CONFIG GET masterauth", "MEMORY STATS"] {
+        assert_eq!(say(&mut wire, "MULTI"), "OK");
+        let reply = say(&mut wire, line);
+        assert!(reply.starts_with("-ERR "), "{line}: {reply}");
+        assert!(say(&mut wire, "EXEC").starts_with("-EXECABORT"), "{line}");
+    }
+    assert!(say(&mut wire, "HELLO 3").starts_with("Map("));
+    assert_eq!(say(&mut wire, "CONFIG GET save"), "Map([])");
+}
+
 #[test]
 fn reads_of_one_key_are_merged() {
     let backend = Backend::memcached();
