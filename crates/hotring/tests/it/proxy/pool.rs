@@ -473,6 +473,33 @@ fn clients_learn_nothing_about_the_servers() {
     assert_eq!(say(&mut wire, "CONFIG GET save"), "Map([])");
 }
 
+/// A server may send replies without an end. The proxy must not keep all of it.
+#[test]
+fn a_reply_that_is_too_long_ends_its_connection_alone() {
+    let servers = (Backend::redis(&[]), Backend::memcached());
+    let listed =
+        [("r", "redis", &servers.0.address[..]), ("m", "memcached", &servers.1.address[..])];
+    for (name, protocol, address) in listed {
+        let file = File::new(&format!("pool-long-{name}"));
+        let settings = Settings { output_max: 1 << 20, ..Settings::default() };
+        let proxy = file.write("", &[(name, protocol, address)]).proxy(settings);
+        let (mut client, mut wire) = (memcached(&proxy), connect(&proxy));
+        let value = "x".repeat(100_000);
+        assert_eq!(client.say(&format!("set k 0 0 100000¶{value}")), "STORED¶");
+        let keys = |n: usize| format!("get{}", " k".repeat(n));
+        assert!(client.say(&keys(10)).ends_with("END¶"), "{name}");
+        assert_eq!(say(&mut wire, "SET other 1"), "OK");
+        let reply = client.say(&keys(11));
+        assert!(reply.starts_with("SERVER_ERROR ") && reply.contains("too long"), "{name}");
+        if name == "r" {
+            let reply = say(&mut wire, &format!("MGET{}", " k".repeat(11)));
+            assert!(reply.starts_with("-ERR ") && reply.contains("too long"), "{reply}");
+        }
+        assert_eq!(say(&mut wire, "GET other"), "1");
+        assert_eq!(client.say("get other"), "VALUE other 0 1¶1¶END¶");
+    }
+}
+
 #[test]
 fn reads_of_one_key_are_merged() {
     let backend = Backend::memcached();
