@@ -33,7 +33,12 @@ impl Backend {
     }
 
     pub(super) fn memcached() -> Backend {
-        Backend::start("memcached", "-p", &["-l", "127.0.0.1", "-u", "root", "-t", "1"])
+        Backend::memcached_with(&[])
+    }
+
+    fn memcached_with(words: &[&str]) -> Backend {
+        let all = [&["-l", "127.0.0.1", "-u", "root", "-t", "1"], words].concat();
+        Backend::start("memcached", "-p", &all)
     }
 
     fn start(program: &str, port: &str, words: &[&str]) -> Backend {
@@ -498,6 +503,25 @@ fn a_reply_that_is_too_long_ends_its_connection_alone() {
         assert_eq!(say(&mut wire, "GET other"), "1");
         assert_eq!(client.say("get other"), "VALUE other 0 1¶1¶END¶");
     }
+}
+
+/// An error must not hide what was done.
+#[test]
+fn errors_of_memcached_are_what_happened() {
+    let backend = Backend::memcached_with(&["-I", "1024", "-o", "slab_chunk_max=512"]);
+    let file = File::new("pool-errors");
+    let proxy = file.write("", &[("m", "memcached", &backend.address)]).proxy(Settings::default());
+    let mut wire = connect(&proxy);
+    assert_eq!(say(&mut wire, "SET n 9223372036854775807"), "OK");
+    assert!(say(&mut wire, "INCR n").contains("was changed, and is 9223372036854775808 now"));
+    assert_eq!(say(&mut wire, "GET n"), "9223372036854775808");
+    assert_eq!(say(&mut wire, "DECR n"), "9223372036854775807");
+    let value = "x".repeat(600);
+    assert_eq!(say(&mut wire, &format!("SET a {value}")), "OK");
+    assert!(say(&mut wire, &format!("APPEND a {value}")).contains("cannot hold so long a value"));
+    assert_eq!(say(&mut wire, "STRLEN a"), "600");
+    let reply = say(&mut wire, &format!("APPEND b {value}{value}"));
+    assert_eq!(reply, "-ERR memcached: object too large for cache");
 }
 
 #[test]
