@@ -50,7 +50,9 @@ fn join_cursor(slot: Slot, cursor: u64) -> Option<u64> {
 /// Makes one reply of these, which are complete and in the order of their requests.
 pub(crate) fn combine(how: &Combine, parts: &[Vec<u8>], version: Version) -> Vec<u8> {
     let is_error = |reply: &&Vec<u8>| {
-        matches!(reply.first(), Some(b'-' | b'!')) || reply.starts_with(b"SERVER_ERROR ")
+        let of_memcached: [&[u8]; 2] = [b"SERVER_ERROR ", b"CLIENT_ERROR "];
+        matches!(reply.first(), Some(b'-' | b'!'))
+            || of_memcached.iter().any(|error| reply.starts_with(error))
     };
     let error = parts.iter().find(is_error);
     let first = || parts.first().cloned().unwrap_or_default();

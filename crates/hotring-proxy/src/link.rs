@@ -93,6 +93,8 @@ impl From<io::Error> for DialError {
 pub(crate) struct Link {
     pub stream: Box<dyn Connection>,
     pub input: Input,
+    /// The longest reply. Its node is not trusted: its parts may have any number, and each any length.
+    reply_max: usize,
     end: ReplyEnd,
     memcached_end: memcached::ReplyEnd,
 }
@@ -140,18 +142,22 @@ impl Link {
         next.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// The length of the next reply of this form, if it has arrived.
+    /// The length of the next reply of this form, if it has arrived. An error ends the connection.
     pub(crate) fn find_end(&mut self, form: Form) -> io::Result<Option<usize>> {
         let bytes = self.input.bytes();
         if bytes.is_empty() {
             return Ok(None);
         }
-        match form {
+        let found = match form {
             Form::Resp => self.end.find(bytes, &ReplyLimits::default()).map_err(io::Error::other),
             Form::Memcached { form, .. } => {
                 let found = self.memcached_end.find(form, bytes);
                 found.map_err(|_| io::Error::other("a line without an end"))
             }
+        }?;
+        match found.unwrap_or(bytes.len()) > self.reply_max {
+            true => Err(io::Error::other("a reply longer than output-max")),
+            false => Ok(found),
         }
     }
 
@@ -202,6 +208,7 @@ async fn dial(shared: &Shared, address: &str, login: &Login) -> Result<Link, Dia
     let mut link = Link {
         stream,
         input: Input::default(),
+        reply_max: shared.settings.output_max,
         end: ReplyEnd::default(),
         memcached_end: memcached::ReplyEnd::default(),
     };

@@ -154,6 +154,39 @@ pub(crate) fn plan(
     }
 }
 
+/// What to do with such a request in a pool. Its servers know the proxy by the login of the pool's file, and not who
+/// asks: no client may learn or change by that what concerns a server itself.
+pub(crate) fn within_pool(spec: &'static Spec, plan: Plan) -> Plan {
+    match (spec.id, plan) {
+        (CommandId::AclWhoAmI | CommandId::ConfigGet, _) => Plan::Here,
+        (_, Plan::Anywhere | Plan::Everywhere(_)) if !is_for_clients(spec) => {
+            Plan::Refused(Refusal::OfNode(spec.name))
+        }
+        (_, plan) => plan,
+    }
+}
+
+/// Whether a command is about keys, commands or scripts, and not about the server that executes it.
+fn is_for_clients(spec: &Spec) -> bool {
+    let is_listed = matches!(
+        spec.id,
+        CommandId::Time
+            | CommandId::LolWut
+            | CommandId::Command
+            | CommandId::DbSize
+            | CommandId::FlushAll
+            | CommandId::FlushDb
+            | CommandId::Keys
+            | CommandId::Pinned
+            | CommandId::RandomKey
+            | CommandId::ScriptExists
+            | CommandId::ScriptFlush
+            | CommandId::ScriptLoad
+    );
+    // With keys: scripts without any, and malformed requests.
+    is_listed || spec.parent == Some(CommandId::Command) || !spec.keys.is_empty()
+}
+
 /// Whether the command begins or ends a subscription.
 pub(crate) fn is_subscribing(spec: &Spec) -> bool {
     matches!(
@@ -361,6 +394,36 @@ mod tests {
         let Plan::Split(parts, how) = planned("MGET {a}1 b {a}2", true) else { panic!() };
         assert_eq!((parts.len(), how), (3, Combine::Interleave(vec![vec![0], vec![1], vec![2]])));
         assert_eq!(planned("DEL a", true), Plan::Slot(slot_of(b"a")));
+    }
+
+    /// What is about a server must not be done as the proxy's own user.
+    #[test]
+    fn clients_of_a_pool_learn_nothing_about_its_servers() {
+        let planned =
+            |line: &str| with(line, |spec, args| within_pool(spec, plan(spec, args, |_| false)));
+        for line in ["EVAL s 0", "TIME", "COMMAND DOCS get", "SINTERCARD 0 a"] {
+            assert_eq!(planned(line), Plan::Anywhere, "{line}");
+        }
+        for line in ["CONFIG GET *", "ACL WHOAMI"] {
+            assert_eq!(planned(line), Plan::Here, "{line}");
+        }
+        for line in ["ACL GENPASS", "ACL CAT", "MEMORY STATS", "LATENCY LATEST", "SCRIPT KILL"] {
+            assert!(matches!(planned(line), Plan::Refused(_)), "{line}");
+        }
+        assert_eq!(planned("DBSIZE"), Plan::Everywhere(Combine::Sum));
+        let reach = |spec: &'static Spec| {
+            let n = usize::from(spec.arity.unsigned_abs());
+            let words = spec.name.split('|').chain(std::iter::repeat("0")).take(n);
+            let line = words.collect::<Vec<_>>().join(" ");
+            read(&line, |args| within_pool(spec, plan(spec, args, |_| false)))
+        };
+        let about_servers = hotring_commands::table::specs().filter(|spec| {
+            spec.flags.contains(Flags::ADMIN)
+                || [Some(CommandId::Acl), Some(CommandId::Config)].contains(&spec.parent)
+        });
+        for spec in about_servers {
+            assert!(matches!(reach(spec), Plan::Refused(_) | Plan::Here), "{}", spec.name);
+        }
     }
 
     /// A command that is added to the table must not slip through by accident.

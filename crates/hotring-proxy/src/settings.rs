@@ -46,7 +46,8 @@ pub struct Settings {
     pub pipeline_max: usize,
     /// Longest request in bytes.
     pub request_len_max: usize,
-    /// Bytes of replies that a client has not fetched, above which its connection is closed.
+    /// Bytes of replies that a client has not fetched, above which its connection is closed. A node's reply with more
+    /// ends the connection to it.
     pub output_max: usize,
 }
 

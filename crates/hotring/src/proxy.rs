@@ -76,7 +76,7 @@ const NUMBERS: [Number; 9] = [
         "output-max",
         "BYTES",
         1 << 40,
-        "Close the connection of a client with more replies that it has not fetched",
+        "Longest reply of a node; and close the connection of a client with more replies that it has not fetched",
         |s| s.output_max as u128,
     ),
 ];

@@ -123,6 +123,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["foreign::pool", "plan", "replies"],
             &["shared"],
             &["foreign::translation", "foreign::to_memcached", "foreign::to_redis"],
+            &["foreign::rewrite"],
             &["link", "request"],
             &["foreign::prepare"],
             // A pool has connections, which give requests back to the thread, which has pools.

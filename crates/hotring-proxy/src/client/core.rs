@@ -6,11 +6,13 @@ use std::task::Context;
 use std::time::Instant;
 
 use hotring_cluster::Slot;
-use hotring_protocol::Version;
+use hotring_commands::table::Spec;
+use hotring_protocol::{ArgsView, Version};
 
 use crate::combine::Combine;
 use crate::foreign::server::Kind;
 use crate::link::Login;
+use crate::plan::{Plan, plan, within_pool};
 use crate::pool::Pool;
 use crate::replies::Replies;
 use crate::reply::Form;
@@ -92,6 +94,17 @@ impl Core {
         }
         self.bringing = Some(Box::pin(copying.bring(keys.map(<[u8]>::to_vec).collect())));
         true
+    }
+
+    /// What to do with a request of Redis's protocol.
+    pub(super) fn plan(
+        &self,
+        spec: &'static Spec,
+        args: ArgsView<'_>,
+        takes_one_key: impl Fn(Slot) -> bool,
+    ) -> Plan {
+        let planned = plan(spec, args, takes_one_key);
+        if self.thread.is_pool() { within_pool(spec, planned) } else { planned }
     }
 
     /// Whether the server of a slot takes one key in a request.

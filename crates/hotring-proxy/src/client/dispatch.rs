@@ -9,7 +9,7 @@ use hotring_protocol::ArgsView;
 use super::Session;
 use super::core::{Core, Flow};
 use crate::combine::Combine;
-use crate::plan::{Part, Plan, plan, write_part, write_request};
+use crate::plan::{Part, Plan, write_part, write_request};
 use crate::reply::Form;
 use crate::request::{Request, Target, Ticket};
 
@@ -43,8 +43,7 @@ impl Session {
         if self.transaction.is_some() {
             return self.take_in_transaction(spec, args);
         }
-        let takes_one_key = |slot| self.core.takes_one_key(slot);
-        let plan = plan(spec, args, takes_one_key);
+        let plan = self.core.plan(spec, args, |slot| self.core.takes_one_key(slot));
         let flow = self.carry_out(spec, args, bytes, plan);
         if flow == Flow::Done {
             self.core.thread.shared.counters.requests.add(1);

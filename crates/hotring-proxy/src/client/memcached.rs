@@ -1,5 +1,5 @@
-//! A client of memcached's protocol. Its requests go to the nodes as they are, over connections that speak memcached's
-//! protocol after a login in Redis's.
+//! A client of memcached's protocol. Its requests go to nodes as they are, over connections that speak memcached's
+//! protocol after a login in Redis's, and to a pool's servers as the proxy writes them.
 //!
 //! A request that asks not to be answered is followed by a `mn`, whose reply shows where its own would end.
 

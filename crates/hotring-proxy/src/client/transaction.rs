@@ -11,7 +11,7 @@ use hotring_protocol::ArgsView;
 use super::Session;
 use super::core::Flow;
 use crate::link::Link;
-use crate::plan::{Plan, Refusal, is_subscribing, plan, sole_slot, write_request};
+use crate::plan::{Plan, Refusal, is_subscribing, sole_slot, write_request};
 use crate::request::{Request, Target};
 
 /// A transaction whose commands are being collected.
@@ -79,7 +79,7 @@ impl Session {
     }
 
     fn add_to_transaction(&mut self, spec: &'static Spec, args: ArgsView<'_>) {
-        let planned = plan(spec, args, |_| false);
+        let planned = self.core.plan(spec, args, |_| false);
         let is_refused = spec.flags.contains(Flags::NO_MULTI) || is_subscribing(spec);
         let refusal = match planned {
             Plan::Refused(refusal) => Some(refusal),

@@ -9,6 +9,7 @@ mod file;
 pub(crate) mod pool;
 pub(crate) mod prepare;
 pub(crate) mod probe;
+mod rewrite;
 pub(crate) mod server;
 mod to_memcached;
 mod to_redis;

@@ -3,14 +3,15 @@
 use hotring_commands::table::resolve;
 use hotring_protocol::{Args, Decoder, Limits, Version, memcached};
 
+use super::rewrite::rewrite;
 use super::translation::{Back, Translation};
 use super::{to_memcached, to_redis};
 use crate::link::Protocol;
 use crate::plan::write_request;
-use crate::reply::Form;
+use crate::reply::{Form, MARK};
 use crate::request::Request;
 
-/// Puts a request of a client into the protocol that its server `speaks`. None: it is in that already.
+/// Puts a request of a client into the protocol that its server `speaks`. None: it may go out as it is.
 ///
 /// # Errors
 ///
@@ -22,16 +23,19 @@ pub(crate) fn prepare(
     request: &mut Request,
 ) -> Result<Option<Vec<u8>>, Vec<u8>> {
     request.speaks = Some(speaks);
-    match (client.is_memcached(), speaks.is_memcached()) {
-        (false, true) => to_memcached(client, bytes, request)
-            .map(Some)
-            .map_err(|error| request.form.error(&error)),
-        (true, false) => to_redis(bytes, request).map(Some).map_err(|line| match request.form {
-            Form::Memcached { is_silent: true, .. } => Vec::new(),
-            _ => format!("{line}\r\n").into_bytes(),
-        }),
-        _ => Ok(None),
-    }
+    let written = match (client.is_memcached(), speaks) {
+        (false, Protocol::PlainMemcached) => {
+            let written = to_memcached(client, bytes, request);
+            return written.map(Some).map_err(|error| request.form.error(&error));
+        }
+        (true, Protocol::PlainMemcached) => again_to_memcached(bytes, request),
+        (true, Protocol::Resp2 | Protocol::Resp3) => to_redis(bytes, request),
+        _ => return Ok(None),
+    };
+    written.map(Some).map_err(|line| match request.form {
+        Form::Memcached { is_silent: true, .. } => Vec::new(),
+        _ => format!("{line}\r\n").into_bytes(),
+    })
 }
 
 fn to_memcached(client: Protocol, bytes: &[u8], request: &mut Request) -> Result<Vec<u8>, String> {
@@ -57,10 +61,7 @@ fn to_memcached(client: Protocol, bytes: &[u8], request: &mut Request) -> Result
 }
 
 fn to_redis(bytes: &[u8], request: &mut Request) -> Result<Vec<u8>, String> {
-    let mut parsed = memcached::Request::default();
-    let limits = memcached::Limits { data_len_max: bytes.len(), ..memcached::Limits::default() };
-    let decoded = memcached::Decoder::new().decode(bytes, &limits, &mut parsed);
-    let command = decoded.ok().and(parsed.command).ok_or("ERROR")?;
+    let (parsed, command) = parsed(bytes)?;
     let done = to_redis::translate(command, parsed.args(bytes), parsed.data(bytes))?;
     request.translation = Some(Box::new(Translation {
         client: request.form,
@@ -72,4 +73,20 @@ fn to_redis(bytes: &[u8], request: &mut Request) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     write_request(done.words.iter().map(Vec::as_slice), &mut out);
     Ok(out)
+}
+
+fn again_to_memcached(bytes: &[u8], request: &Request) -> Result<Vec<u8>, String> {
+    let (parsed, command) = parsed(bytes)?;
+    let mut out = rewrite(command, parsed.args(bytes), parsed.data(bytes))?;
+    out.extend_from_slice(if request.form.tail() > 0 { MARK } else { b"" });
+    Ok(out)
+}
+
+/// A request of memcached's protocol, without what may follow it.
+fn parsed(bytes: &[u8]) -> Result<(memcached::Request, memcached::Command), String> {
+    let mut parsed = memcached::Request::default();
+    let limits = memcached::Limits { data_len_max: bytes.len(), ..memcached::Limits::default() };
+    let decoded = memcached::Decoder::new().decode(bytes, &limits, &mut parsed);
+    let command = decoded.ok().and(parsed.command).ok_or("ERROR")?;
+    Ok((parsed, command))
 }

@@ -9,7 +9,7 @@ use hotring_protocol::{ArgsView, parse_i64};
 use super::to_memcached::RELATIVE_MAX;
 use super::translation::Answer;
 
-const BAD_LINE: &str = "CLIENT_ERROR bad command line format";
+pub(super) const BAD_LINE: &str = "CLIENT_ERROR bad command line format";
 
 const APPEND: &str = "if redis.call('EXISTS',KEYS[1])==0 then return 0 end redis.call('APPEND',KEYS[1],ARGV[1]) return 1";
 

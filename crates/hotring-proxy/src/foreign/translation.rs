@@ -59,6 +59,10 @@ pub(crate) enum Answer {
     Number,
 }
 
+/// A step of an append was done, and then the key was away.
+const UNSURE: &str =
+    "UNKNOWN the key came or went meanwhile: the value may or may not have been appended";
+
 impl Translation {
     /// The client's reply.
     pub(crate) fn reply(&self, reply: &[u8]) -> Vec<u8> {
@@ -113,10 +117,9 @@ fn write_meaning(
     let word = words(reply).0;
     let is_miss = matches!(word, b"EN" | b"NF" | b"NS");
     let is_done = matches!(word, b"HD" | b"OK" | b"VA");
-    if !is_miss && !is_done {
-        return None;
-    }
     match meaning {
+        Meaning::Appended => write_appended(before, reply, writer),
+        _ if !is_miss && !is_done => return None,
         Meaning::Value | Meaning::ValueInArray => {
             if meaning == Meaning::ValueInArray {
                 writer.array(1);
@@ -133,7 +136,9 @@ fn write_meaning(
             let number = parse_u64(value_of(reply)?)?;
             match i64::try_from(number) {
                 Ok(number) => writer.int(number),
-                Err(_) => writer.error("ERR increment or decrement would overflow"),
+                Err(_) => writer.error(format!(
+                    "ERR the number was changed, and is {number} now: above 2^63 - 1, which is the most in Redis"
+                )),
             }
         }
         Meaning::Remaining { .. } if is_miss => writer.int(-2),
@@ -144,15 +149,25 @@ fn write_meaning(
         Meaning::Length if is_miss => writer.int(0),
         Meaning::Length => writer.int(flag_of(reply, b's')?),
         Meaning::Type => writer.simple(if is_done { "string" } else { "none" }),
-        Meaning::Appended => match before {
-            b"HD\r\nNS\r\n" | b"NS\r\nHD\r\n" if is_done => writer.int(flag_of(reply, b's')?),
-            b"HD\r\nNS\r\n" | b"NS\r\nHD\r\n" | b"NS\r\nNS\r\n" => {
-                writer.error("ERR the key came or went meanwhile: append again")
-            }
-            _ => write_error(first_line(before), writer),
-        },
     }
     Some(())
+}
+
+/// The reply to an append, an add for a key that was not there, and a look at the length.
+fn write_appended(before: &[u8], reply: &[u8], writer: &mut Writer<'_>) {
+    let (appended, rest) = before.split_at(before.len().min(first_line(before).len() + 2));
+    let added = first_line(rest);
+    let length = flag_of(reply, b's').filter(|_| words(reply).0 == b"HD");
+    match (first_line(appended), added, length) {
+        (b"HD", b"HD", _) => writer.error(UNSURE),
+        // An add that fails for want of memory removes the key.
+        (b"HD", _, Some(length)) | (b"NS", b"HD", Some(length)) => writer.int(length),
+        (b"HD", ..) | (_, b"HD", _) => writer.error(UNSURE),
+        (b"NS", b"NS", _) => writer.error(
+            "ERR nothing was appended: memcached cannot hold so long a value, or the key came meanwhile; then try again",
+        ),
+        (b"NS", error, _) | (error, ..) => write_error(error, writer),
+    }
 }
 
 /// An error of memcached, or what the proxy does not expect.
@@ -212,4 +227,36 @@ fn values(keys: &[Vec<u8>], first: Part<&[u8]>, mut rest: &[u8]) -> Option<Vec<u
     }
     out.extend_from_slice(b"END\r\n");
     Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_append_is_never_said_to_have_failed_once_it_is_done() {
+        const FULL: &str = "SERVER_ERROR out of memory storing object\r\n";
+        for (before, last, expected) in [
+            ("HD\r\nNS\r\n", "HD s5\r\n", ":5"),
+            ("NS\r\nHD\r\n", "HD s5\r\n", ":5"),
+            (&format!("HD\r\n{FULL}"), "HD s5\r\n", ":5"),
+            (&format!("HD\r\n{FULL}"), "EN\r\n", "-UNKNOWN "),
+            (&format!("{FULL}HD\r\n"), "HD s5\r\n", "-UNKNOWN "),
+            ("HD\r\nHD\r\n", "HD s5\r\n", "-UNKNOWN "),
+            ("HD\r\nNS\r\n", "EN\r\n", "-UNKNOWN "),
+            ("HD\r\nNS\r\n", FULL, "-UNKNOWN "),
+            ("NS\r\nNS\r\n", "HD s5\r\n", "-ERR nothing was appended"),
+            (&format!("{FULL}NS\r\n"), "HD s5\r\n", "-ERR memcached: out of memory"),
+            (&format!("NS\r\n{FULL}"), "EN\r\n", "-ERR memcached: out of memory"),
+        ] {
+            let translation = Translation {
+                client: Form::Resp,
+                version: Version::Resp2,
+                back: Back::Memcached(Meaning::Appended),
+                before: before.as_bytes().to_vec(),
+            };
+            let reply = String::from_utf8(translation.reply(last.as_bytes())).unwrap();
+            assert!(reply.starts_with(expected), "{before:?} {last:?}: {reply}");
+        }
+    }
 }

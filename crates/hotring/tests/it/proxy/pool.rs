@@ -33,7 +33,12 @@ impl Backend {
     }
 
     pub(super) fn memcached() -> Backend {
-        Backend::start("memcached", "-p", &["-l", "127.0.0.1", "-u", "root", "-t", "1"])
+        Backend::memcached_with(&[])
+    }
+
+    fn memcached_with(words: &[&str]) -> Backend {
+        let all = [&["-l", "127.0.0.1", "-u", "root", "-t", "1"], words].concat();
+        Backend::start("memcached", "-p", &all)
     }
 
     fn start(program: &str, port: &str, words: &[&str]) -> Backend {
@@ -309,6 +314,214 @@ fn memcached_clients_of_a_redis_get_the_bytes_of_memcached() {
         assert!(reply.starts_with(why), "{request}: {reply}");
     }
     assert_eq!(client.say("set a 5 0 1 noreply¶x¶get a"), "END¶");
+}
+
+/// The proxy writes these requests by itself.
+#[test]
+fn memcached_clients_of_a_memcached_get_its_bytes() {
+    let (real, backend) = (Backend::memcached(), Backend::memcached());
+    let file = File::new("pool-bytes-same");
+    let proxy = file.write("", &[("m", "memcached", &backend.address)]).proxy(Settings::default());
+    let address = proxy.addresses().last().unwrap().to_string();
+    for line in [
+        "  set  a +7 0 1¶x",
+        "bget a",
+        "gets a none a",
+        "set b 4294967295 2147483647 2¶¶",
+        "gets b",
+        "cas a 1 0 2 1¶yy",
+        "cas a 1 0 2 99¶zz",
+        "cas none 1 0 2 99 noreply¶zz",
+        "add a 0 0 1¶x",
+        "replace a 5 100 1¶7",
+        "append a 0 0 1¶0",
+        "prepend a 0 0 1 noreply¶1",
+        "incr a 5",
+        "incr a 18446744073709551615",
+        "decr a 1 noreply",
+        "incr a x",
+        "gat 0 a none",
+        "gats 100 a",
+        "gat x a",
+        "touch a 0",
+        "touch a x",
+        "touch a -1 noreply",
+        "get a",
+        "ms m 2 T0 F5 c¶mm",
+        "mg m v f k O12 c s t",
+        "mg m v q",
+        "mg none v q",
+        "mg none v N30",
+        "ms YQ== 1 b¶a",
+        "mg YQ== b v k",
+        "get a",
+        "ma n N0 J5 v",
+        "ma n D3 v",
+        "ma n MD v q",
+        "md n q",
+        "mg n v",
+        "ms m 1 MA¶m",
+        "ms m 1 ME q¶m",
+        "mg m s v",
+        "mg m T",
+        "mg m v v",
+        "delete m 0",
+        "delete m noreply",
+        "delete m 5",
+        "set a",
+        "set a 0 0 1 noreply¶v",
+        "flush_all noreply",
+        "get a",
+        "flush_all 0",
+        "flush_all 100 noreply",
+    ] {
+        let request = format!("{line}¶").replace('¶', "\r\n");
+        let mark = ("mn\r\n", "MN\r\n");
+        let expected = raw(&real.address, &request, mark);
+        assert_eq!(raw(&address, &request, mark), expected, "{line}");
+    }
+}
+
+/// memcached takes a data block for commands if it refuses the line before it. With `noreply` it also answers the
+/// proxy's mark, which was then taken for the end of another reply.
+#[test]
+fn lines_that_memcached_refuses_reach_no_other_client() {
+    let backend = Backend::memcached();
+    let file = File::new("pool-smuggled");
+    let proxy = file.write("", &[("m", "memcached", &backend.address)]).proxy(Settings::default());
+    let (mut other, mut client) = (memcached(&proxy), memcached(&proxy));
+    assert_eq!(other.say("set victim 0 0 4¶mine"), "STORED¶");
+    let (long, flags) = ("k".repeat(251), " O".repeat(20));
+    let block = "set victim 0 0 4 noreply¶evil¶mn";
+    let n = block.replace('¶', "\r\n").len();
+    for line in [
+        &format!("set {long} 0 0 {n}")[..],
+        &format!("set k x 0 {n}"),
+        &format!("set k -1 0 {n}"),
+        &format!("set k 4294967296 0 {n}"),
+        &format!("set k 0 x {n}"),
+        &format!("add k 0 2147483648 {n}"),
+        &format!("cas k 0 0 {n} x"),
+        &format!("cas k 0 0 {n} 18446744073709551616"),
+        &format!("replace k\0 0 0 {n}"),
+        &format!("append k\x01 0 0 {n}"),
+        &format!("prepend k\x7f 0 0 {n}"),
+        &format!("set k \t0 0 {n}"),
+        &format!("ms {long} {n}"),
+        &format!("ms k {n}{flags}"),
+        &format!("ms k {n} Z"),
+        &format!("ms k {n} T0 T0"),
+        &format!("ms k {n} Fx"),
+        &format!("ms ! {n} b"),
+        &format!("ms k\0 {n}"),
+        &format!("ms k {n} O\0"),
+    ] {
+        let refused = client.say(&format!("{line}¶{block}"));
+        assert!(refused.contains("ERROR"), "{line}: {refused}");
+        assert_eq!(refused.matches('¶').count(), 1, "{line}: {refused}");
+        let quiet = format!("{line} {}", if line.starts_with("ms") { "q" } else { "noreply" });
+        let refused = client.say(&format!("{quiet}¶{block}¶get victim"));
+        assert!(refused.ends_with("VALUE victim 0 4¶mine¶END¶"), "{quiet}: {refused}");
+        assert_eq!(other.say("get victim"), "VALUE victim 0 4¶mine¶END¶", "{line}");
+    }
+    let keys = " victim".repeat(300);
+    for line in [
+        &format!("get victim {long}")[..],
+        &format!("gets {long}"),
+        "get victim\0",
+        &format!("gat 0{keys}"),
+        "gat x victim",
+        &format!("incr {long} 1"),
+        "decr victim -1",
+        "touch victim \x010",
+        &format!("delete {long}"),
+        &format!("mg {long} v"),
+        &format!("mg victim{flags}"),
+        "md victim T",
+        "ma victim Dx",
+        "me victim\0",
+        "flush_all x",
+    ] {
+        let refused = client.say(line);
+        assert!(refused.starts_with("CLIENT_ERROR "), "{line}: {refused}");
+        assert_eq!(refused.matches('¶').count(), 1, "{line}: {refused}");
+        assert_eq!(other.say("get victim"), "VALUE victim 0 4¶mine¶END¶", "{line}");
+    }
+    // Nothing of this has ended the connection that all share.
+    assert!(client.say(&format!("get{keys}")).ends_with("mine¶END¶"));
+}
+
+/// Commands run as the login of the pool's file, whoever asks.
+#[test]
+fn clients_learn_nothing_about_the_servers() {
+    let backend = Backend::redis(&["--masterauth", "secret"]);
+    let file = File::new("pool-config");
+    let proxy = file.write("", &[("r", "redis", &backend.address)]).proxy(Settings::default());
+    let mut wire = connect(&proxy);
+    assert_eq!(say(&mut wire, "CONFIG GET *"), "[]");
+    assert_eq!(say(&mut wire, "ACL WHOAMI"), "default");
+    for line in ["CONFIG SET masterauth x", "ACL LIST", "ACL CAT", "MEMORY STATS", "SLOWLOG GET"] {
+        let reply = say(&mut wire, line);
+        assert!(reply.contains("is about one node"), "{line}: {reply}");
+    }
+    let script = "EVAL \"return redis.call('CONFIG','GET','masterauth')\" 0";
+    assert!(say(&mut wire, script).starts_with("-ERR This Redis command is not allowed"));
+    assert_eq!(say(&mut wire, "EVAL 'return 7' 0"), "7");
+    assert!(say(&mut wire, "TIME").starts_with('['));
+    for line in ["CONFIG GET masterauth", "MEMORY STATS"] {
+        assert_eq!(say(&mut wire, "MULTI"), "OK");
+        let reply = say(&mut wire, line);
+        assert!(reply.starts_with("-ERR "), "{line}: {reply}");
+        assert!(say(&mut wire, "EXEC").starts_with("-EXECABORT"), "{line}");
+    }
+    assert!(say(&mut wire, "HELLO 3").starts_with("Map("));
+    assert_eq!(say(&mut wire, "CONFIG GET save"), "Map([])");
+}
+
+/// A server may send replies without an end. The proxy must not keep all of it.
+#[test]
+fn a_reply_that_is_too_long_ends_its_connection_alone() {
+    let servers = (Backend::redis(&[]), Backend::memcached());
+    let listed =
+        [("r", "redis", &servers.0.address[..]), ("m", "memcached", &servers.1.address[..])];
+    for (name, protocol, address) in listed {
+        let file = File::new(&format!("pool-long-{name}"));
+        let settings = Settings { output_max: 1 << 20, ..Settings::default() };
+        let proxy = file.write("", &[(name, protocol, address)]).proxy(settings);
+        let (mut client, mut wire) = (memcached(&proxy), connect(&proxy));
+        let value = "x".repeat(100_000);
+        assert_eq!(client.say(&format!("set k 0 0 100000¶{value}")), "STORED¶");
+        let keys = |n: usize| format!("get{}", " k".repeat(n));
+        assert!(client.say(&keys(10)).ends_with("END¶"), "{name}");
+        assert_eq!(say(&mut wire, "SET other 1"), "OK");
+        let reply = client.say(&keys(11));
+        assert!(reply.starts_with("SERVER_ERROR ") && reply.contains("too long"), "{name}");
+        if name == "r" {
+            let reply = say(&mut wire, &format!("MGET{}", " k".repeat(11)));
+            assert!(reply.starts_with("-ERR ") && reply.contains("too long"), "{reply}");
+        }
+        assert_eq!(say(&mut wire, "GET other"), "1");
+        assert_eq!(client.say("get other"), "VALUE other 0 1¶1¶END¶");
+    }
+}
+
+/// An error must not hide what was done.
+#[test]
+fn errors_of_memcached_are_what_happened() {
+    let backend = Backend::memcached_with(&["-I", "1024", "-o", "slab_chunk_max=512"]);
+    let file = File::new("pool-errors");
+    let proxy = file.write("", &[("m", "memcached", &backend.address)]).proxy(Settings::default());
+    let mut wire = connect(&proxy);
+    assert_eq!(say(&mut wire, "SET n 9223372036854775807"), "OK");
+    assert!(say(&mut wire, "INCR n").contains("was changed, and is 9223372036854775808 now"));
+    assert_eq!(say(&mut wire, "GET n"), "9223372036854775808");
+    assert_eq!(say(&mut wire, "DECR n"), "9223372036854775807");
+    let value = "x".repeat(600);
+    assert_eq!(say(&mut wire, &format!("SET a {value}")), "OK");
+    assert!(say(&mut wire, &format!("APPEND a {value}")).contains("cannot hold so long a value"));
+    assert_eq!(say(&mut wire, "STRLEN a"), "600");
+    let reply = say(&mut wire, &format!("APPEND b {value}{value}"));
+    assert_eq!(reply, "-ERR memcached: object too large for cache");
 }
 
 #[test]
