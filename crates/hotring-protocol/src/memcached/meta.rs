@@ -160,6 +160,14 @@ impl<'a> MetaKey<'a> {
         }
     }
 
+    /// The word for a key in base64. None: there is none.
+    pub fn encode(key: &[u8]) -> Option<Vec<u8>> {
+        let mut word = vec![0; KEY_LEN_MAX];
+        let len = STANDARD.encode_slice(key, &mut word).ok().filter(|len| *len > 0)?;
+        word.truncate(len);
+        Some(word)
+    }
+
     /// The key's bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.decoded {

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use hotring_cluster::Slot;
@@ -20,6 +20,9 @@ use crate::request::{Request, Target, Ticket};
 use crate::thread::Thread;
 use crate::upstream::Upstream;
 
+/// Why a request is refused whose keys have not come over in time.
+pub(super) const LATE: &str = "TRYAGAIN The key is still at a server that the pool has moved it from, which does not give it away in time: try again, and see what INFO says about the servers and the copy";
+
 /// The common state of a client.
 pub(super) struct Core {
     pub thread: Rc<Thread>,
@@ -29,8 +32,10 @@ pub(super) struct Core {
     version: u64,
     /// The connection that has no room for the next request.
     full: Option<Rc<Upstream>>,
-    /// Brings the keys of the next request to their new servers.
-    bringing: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Brings the keys of the next request to their new servers, and tells whether they came in time.
+    bringing: Option<Pin<Box<dyn Future<Output = bool>>>>,
+    /// Whether the keys of the next request have not come in time.
+    is_late: bool,
     /// A request that the proxy writes.
     pub scratch: Vec<u8>,
 }
@@ -55,6 +60,7 @@ impl Core {
             thread,
             full: None,
             bringing: None,
+            is_late: false,
             scratch: Vec::new(),
         }
     }
@@ -75,9 +81,8 @@ impl Core {
     /// Whether the node that the client waits for has room again.
     pub(super) fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
         if let Some(bringing) = &mut self.bringing {
-            if bringing.as_mut().poll(cx).is_pending() {
-                return false;
-            }
+            let Poll::Ready(is_in_time) = bringing.as_mut().poll(cx) else { return false };
+            self.is_late = !is_in_time;
             self.bringing = None;
         }
         let full = self.full.take();
@@ -86,13 +91,20 @@ impl Core {
         has_room
     }
 
-    /// Whether the next request must wait until its keys have come over from their old servers.
+    /// Whether the next request must wait until its keys have come over from their old servers. If they have not come
+    /// in time, it must not, and is refused.
     pub(super) fn awaits_keys<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> bool {
+        let was_late = std::mem::take(&mut self.is_late);
         let Some(copying) = self.thread.copying() else { return false };
         if !copying.lacks(keys.clone()) {
             return false;
         }
-        self.bringing = Some(Box::pin(copying.bring(keys.map(<[u8]>::to_vec).collect())));
+        if was_late {
+            self.is_late = true;
+            return false;
+        }
+        let time = self.thread.shared.settings.retry_for;
+        self.bringing = Some(Box::pin(copying.bring(keys.map(<[u8]>::to_vec).collect(), time)));
         true
     }
 
@@ -105,6 +117,11 @@ impl Core {
     ) -> Plan {
         let planned = plan(spec, args, takes_one_key);
         if self.thread.is_pool() { within_pool(spec, planned) } else { planned }
+    }
+
+    /// Whether the request must be refused, since its keys have not come in time.
+    pub(super) fn is_late(&self) -> bool {
+        self.is_late
     }
 
     /// Whether the server of a slot takes one key in a request.
@@ -169,6 +186,9 @@ impl Core {
         bytes: &[u8],
         request: &mut Request,
     ) -> Result<Option<Vec<u8>>, Vec<u8>> {
+        if self.is_late {
+            return Err(request.form.error(LATE));
+        }
         self.thread.prepare(upstream.node, self.pool.login.protocol, bytes, request)
     }
 

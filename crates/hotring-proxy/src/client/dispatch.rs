@@ -7,7 +7,7 @@ use hotring_commands::table::{Flags, Group, Spec, resolve};
 use hotring_protocol::ArgsView;
 
 use super::Session;
-use super::core::{Core, Flow};
+use super::core::{Core, Flow, LATE};
 use crate::combine::Combine;
 use crate::plan::{Part, Plan, write_part, write_request};
 use crate::reply::Form;
@@ -38,6 +38,11 @@ impl Session {
             }
             if self.core.awaits_keys(spec.routing_keys_of(args)) {
                 return Flow::Full;
+            }
+            if self.core.is_late() {
+                self.spoil_transaction();
+                self.answer(|writer| writer.error(LATE));
+                return Flow::Done;
             }
         }
         if self.transaction.is_some() {

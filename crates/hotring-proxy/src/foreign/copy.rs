@@ -1,14 +1,15 @@
 //! Copies the keys of moved slots from their old servers to their new ones, beside clients.
 //!
-//! A key is read at the old server, stored at the new one unless that has it already, and then removed from the old
-//! one. What clients want comes first.
+//! First the new servers are cleared: what they have of moved slots is old, and is overwritten or deleted. Then the old
+//! servers' keys are listed. A key is read at the old server, stored at the new one, and then removed from the old one.
+//! What clients want comes first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotring_protocol::memcached::ReplyForm;
+use hotring_protocol::memcached::{MetaKey, ReplyForm};
 use hotring_protocol::{Part, parse_i64, read_part};
 
 use super::copying::{Copying, Way};
@@ -24,14 +25,20 @@ use crate::shared::Shared;
 /// Keys that come over at once.
 const BATCH: usize = 64;
 
-/// Failures in a row after which the rest of an old server's keys is left.
+/// Failures in a row after which a server is given up.
 const TRIES: u32 = 20;
+
+/// How often keys that their new server does not take are tried again.
+const KEY_TRIES: u32 = 3;
 
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Limit of the time for one reply.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Limit of the time for all that is asked of a server at once.
+const EXCHANGE_MAX: Duration = Duration::from_secs(10);
+
+/// Pause between looks at whether a server that owes replies is ejected.
+const EJECTION_LOOK: Duration = Duration::from_millis(50);
 
 /// Pause while threads have requests by the old layout.
 const READY_PAUSE: Duration = Duration::from_millis(10);
@@ -51,7 +58,7 @@ pub(crate) async fn keep_copying(shared: &Arc<Shared>, pool: &Foreign) {
         while copying.ready() < shared.settings.threads.max(1) {
             tokio::time::sleep(READY_PAUSE).await;
         }
-        let mut copier = Copier { shared, copying: &copying, links: HashMap::new() };
+        let mut copier = Copier { shared, copying: &copying, links: HashMap::new(), refusals: 0 };
         let failures = copier.copy_all().await;
         let (copied, cold) = (copying.copied.value(), copying.cold.value());
         let how = match failures.is_empty() {
@@ -67,6 +74,30 @@ struct Copier<'c> {
     shared: &'c Arc<Shared>,
     copying: &'c Arc<Copying>,
     links: HashMap<Arc<str>, Link>,
+    /// Batches in a row with keys that their new server did not take.
+    refusals: u32,
+}
+
+/// A server that does not do its part.
+struct Failure {
+    server: Arc<Server>,
+    why: String,
+}
+
+/// Which end of a key's way a server is.
+#[derive(Clone, Copy)]
+enum End {
+    From,
+    To,
+}
+
+impl End {
+    fn of(self, way: &Way) -> &Arc<Server> {
+        match self {
+            End::From => &way.from,
+            End::To => &way.to,
+        }
+    }
 }
 
 /// Where a walk over the keys of a server is.
@@ -101,40 +132,42 @@ enum Item {
 }
 
 impl Copier<'_> {
-    /// The names of the old servers that had to be given up.
+    /// The names of the servers that had to be given up.
     async fn copy_all(&mut self) -> Vec<String> {
-        let mut given_up = Vec::new();
-        for source in self.copying.sources() {
-            let mut walk = Walk::of(&source);
-            let mut failures = 0;
-            while !matches!(walk, Walk::End) && !self.copying.has_given_up(&source) {
-                self.serve_wanted().await;
-                match self.go_on(&source, &mut walk).await {
-                    Ok(()) => failures = 0,
-                    Err(why) => {
-                        failures += 1;
-                        tracing::warn!(server = source.name, "cannot copy keys: {why}");
-                        if failures == TRIES {
-                            self.copying.give_up(&source);
-                        }
-                        if matches!(walk, Walk::Listing(_)) {
-                            // A list cannot go on. What has come over is not in the next one.
-                            walk = Walk::NotListed;
-                        }
-                        self.links.clear();
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                }
-            }
-            if self.copying.has_given_up(&source) {
-                given_up.push(source.name.clone());
-            }
+        let (targets, sources) = (self.copying.targets(), self.copying.sources());
+        for target in &targets {
+            self.walk(target, End::To).await;
+        }
+        self.copying.end_clearing();
+        for source in &sources {
+            self.walk(source, End::From).await;
         }
         self.serve_wanted().await;
-        given_up
+        let given_up = sources.iter().chain(&targets).filter(|it| self.copying.has_given_up(it));
+        let names: BTreeSet<_> = given_up.map(|server| server.name.clone()).collect();
+        names.into_iter().collect()
     }
 
-    /// Brings what clients want. Keys of a server that fails are tried again, and left in the end.
+    /// Brings all keys that a server has and that are on this end of their way.
+    async fn walk(&mut self, server: &Arc<Server>, end: End) {
+        let mut walk = Walk::of(server);
+        let mut failures = 0;
+        while !matches!(walk, Walk::End) && !self.copying.has_given_up(server) {
+            self.serve_wanted().await;
+            match self.go_on(server, end, &mut walk).await {
+                Ok(()) => failures = 0,
+                Err(failure) => {
+                    if matches!(walk, Walk::Listing(_)) {
+                        // A list cannot go on. What has come over is not in the next one.
+                        walk = Walk::NotListed;
+                    }
+                    self.get_over(failure, &mut failures).await;
+                }
+            }
+        }
+    }
+
+    /// Brings what clients want.
     async fn serve_wanted(&mut self) {
         let mut failures = 0;
         loop {
@@ -142,52 +175,57 @@ impl Copier<'_> {
             if keys.is_empty() {
                 return;
             }
-            while let Err((source, why)) = self.bring(&keys).await {
-                failures += 1;
-                tracing::warn!(server = source.name, "cannot copy a key that is wanted: {why}");
-                if failures >= TRIES {
-                    self.copying.give_up(&source);
-                    failures = 0;
-                }
-                self.links.clear();
-                tokio::time::sleep(PAUSE).await;
+            while let Err(failure) = self.bring(&keys).await {
+                self.get_over(failure, &mut failures).await;
             }
-            self.copying.settle(&keys);
         }
     }
 
+    /// Pauses after a failure. A server that is ejected, or fails too often, is given up.
+    async fn get_over(&mut self, Failure { server, why }: Failure, failures: &mut u32) {
+        *failures += 1;
+        tracing::warn!(server = server.name, "cannot copy keys: {why}");
+        self.links.remove(&server.address);
+        if server.health.is_ejected() || *failures >= TRIES {
+            self.copying.give_up(&server);
+            *failures = 0;
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+
     /// Brings the next keys of a walk.
-    async fn go_on(&mut self, source: &Arc<Server>, walk: &mut Walk) -> Result<(), String> {
+    async fn go_on(
+        &mut self,
+        server: &Arc<Server>,
+        end: End,
+        walk: &mut Walk,
+    ) -> Result<(), Failure> {
         let next;
-        let keys = match walk {
+        let mut keys = match walk {
             Walk::End => return Ok(()),
             Walk::NotListed => {
                 // Its own connection, since the list stays behind while its keys come over.
-                let mut listing = self.dial(source).await.map_err(|why| why.to_string())?;
-                let asked = listing.send(b"lru_crawler metadump all\r\n").await;
-                asked.map_err(|why| why.to_string())?;
-                *walk = Walk::Listing(Box::new(listing));
+                *walk = Walk::Listing(Box::new(self.list(server).await?));
                 return Ok(());
             }
             Walk::Listing(listing) => {
-                let listed = self.listed(listing).await;
-                let (keys, is_last) = listed.map_err(|why| why.to_string())?;
+                let (keys, is_last) = self.within(server, listed(listing)).await?;
                 next = is_last.then_some(Walk::End);
                 keys
             }
             Walk::Cursor(cursor) => {
-                let scanned = self.scan(source, cursor).await;
-                let (keys, cursor) = scanned.map_err(|why| why.to_string())?;
+                let (keys, cursor) = self.scan(server, cursor).await?;
                 next = Some(if cursor == b"0" { Walk::End } else { Walk::Cursor(cursor) });
                 keys
             }
         };
-        let is_moved = |key: &Vec<u8>| {
-            self.copying.way_of(key).is_some_and(|way| way.from.address == source.address)
-        };
-        let keys: Vec<_> = keys.into_iter().filter(is_moved).collect();
+        let is_of = |way: &Way| end.of(way).address == server.address;
+        keys.retain(|key| self.copying.way_of(key).is_some_and(is_of));
+        keys.sort_unstable();
+        keys.dedup();
         for keys in keys.chunks(BATCH) {
-            self.bring(keys).await.map_err(|(_, why)| why)?;
+            self.bring(keys).await?;
         }
         if let Some(next) = next {
             *walk = next;
@@ -195,12 +233,12 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Brings keys over. An error names the old server of those that did not come.
-    async fn bring(&mut self, keys: &[Vec<u8>]) -> Result<(), (Arc<Server>, String)> {
+    /// Brings those keys over that have not come.
+    async fn bring(&mut self, keys: &[Vec<u8>]) -> Result<(), Failure> {
         let mut ways: Vec<(Way, Vec<&[u8]>)> = Vec::new();
         for key in keys {
             let Some(way) = self.copying.way_of(key) else { continue };
-            if self.copying.has_given_up(&way.from) {
+            if !self.copying.lacks_key(key) {
                 continue;
             }
             let is_same = |(known, _): &&mut (Way, Vec<&[u8]>)| {
@@ -211,42 +249,68 @@ impl Copier<'_> {
                 None => ways.push((way.clone(), vec![key])),
             }
         }
-        for (way, keys) in ways {
-            let brought = self.bring_along(&way, &keys).await;
-            brought.map_err(|why| (way.from.clone(), why.to_string()))?;
+        for (way, mut keys) in ways {
+            while !keys.is_empty() {
+                keys = self.bring_along(&way, &keys).await?;
+            }
         }
         Ok(())
     }
 
-    async fn bring_along(&mut self, way: &Way, keys: &[&[u8]]) -> io::Result<()> {
+    /// Returns those keys that must be tried again.
+    async fn bring_along<'k>(
+        &mut self,
+        way: &Way,
+        keys: &[&'k [u8]],
+    ) -> Result<Vec<&'k [u8]>, Failure> {
         let items = self.fetch(way, keys).await?;
-        let mut stored = Vec::new();
+        let (mut stored, mut absent) = (Vec::new(), Vec::new());
+        let (mut cold, mut again) = (Vec::new(), Vec::new());
         for (key, fate) in keys.iter().zip(self.store(way, keys, &items).await?) {
             match fate {
-                Fate::Nothing => {}
+                Fate::Nothing => absent.push(*key),
                 Fate::There => stored.push(*key),
-                Fate::Unfit => _ = self.copying.cold.add(1),
+                Fate::Unfit => cold.push(*key),
+                Fate::Refused if self.refusals >= KEY_TRIES => cold.push(*key),
+                Fate::Refused => again.push(*key),
             }
         }
         // Only now: if this is cut short, the next try finds the keys at both servers.
-        self.remove(&way.from, &stored).await?;
+        self.remove(&way.from, &stored, None).await?;
+        if self.copying.clears() {
+            let old = [&absent[..], &cold].concat();
+            self.remove(&way.to, &old, Some(b"-NOPERM")).await?;
+        }
         self.copying.copied.add(stored.len() as u64);
-        Ok(())
+        self.copying.settle(&[stored, absent].concat());
+        self.copying.leave(&way.from, &cold);
+        if !again.is_empty() {
+            self.refusals += 1;
+            tokio::time::sleep(PAUSE).await;
+        } else if cold.is_empty() {
+            self.refusals = 0;
+        }
+        Ok(again)
     }
 
     /// Reads keys at their old server.
-    async fn fetch(&mut self, way: &Way, keys: &[&[u8]]) -> io::Result<Vec<Item>> {
+    async fn fetch(&mut self, way: &Way, keys: &[&[u8]]) -> Result<Vec<Item>, Failure> {
         let (source, is_text) = (&way.from, way.to.kind == Kind::Memcached);
         let mut request = Vec::new();
+        let refused = |why| Failure { server: source.clone(), why };
         if source.kind == Kind::Memcached {
             // Other keys, which clients of Redis may name, cannot be there.
-            let keys: Vec<_> = keys.iter().map(|key| is_key(key).then_some(*key)).collect();
-            let asked = keys.iter().flatten();
-            asked.clone().for_each(|key| line(&[b"mg ", key, b" v f t"], &mut request));
-            let replies = self.ask(source, &request, META, asked.count()).await?;
+            let words: Vec<_> = keys.iter().map(|key| meta_key(key)).collect();
+            for (key, flag) in words.iter().flatten() {
+                line(&[b"mg ", key, b" v f t", flag], &mut request);
+            }
+            let replies = self.ask(source, &request, META, words.iter().flatten().count()).await?;
             let mut replies = replies.iter();
-            let item = |reply: Option<&Vec<u8>>| reply.map_or(Item::Gone, |it| memcached_item(it));
-            return Ok(keys.iter().map(|key| item(key.and_then(|_| replies.next()))).collect());
+            let item = |word: &Option<_>| match word.as_ref().and_then(|_| replies.next()) {
+                Some(reply) => memcached_item(reply),
+                None => Ok(Item::Gone),
+            };
+            return words.iter().map(item).collect::<Result<_, _>>().map_err(refused);
         }
         for key in keys {
             write_request([b"PTTL", *key].into_iter(), &mut request);
@@ -254,11 +318,17 @@ impl Copier<'_> {
             write_request([verb, *key].into_iter(), &mut request);
         }
         let replies = self.ask(source, &request, Form::Resp, keys.len() * 2).await?;
-        replies.chunks(2).map(|pair| redis_item(&pair[0], &pair[1], is_text)).collect()
+        let items = replies.chunks(2).map(|pair| redis_item(&pair[0], &pair[1], is_text));
+        items.collect::<Result<_, _>>().map_err(refused)
     }
 
-    /// Stores items at their new server, unless that has these keys.
-    async fn store(&mut self, way: &Way, keys: &[&[u8]], items: &[Item]) -> io::Result<Vec<Fate>> {
+    /// Stores items at their new server.
+    async fn store(
+        &mut self,
+        way: &Way,
+        keys: &[&[u8]],
+        items: &[Item],
+    ) -> Result<Vec<Fate>, Failure> {
         let target = &way.to;
         let mut request = Vec::new();
         let mut asked = Vec::new();
@@ -273,23 +343,36 @@ impl Copier<'_> {
             (false, Item::Gone) => Ok(Fate::Nothing),
             (false, _) => Ok(Fate::Unfit),
         });
-        fates.collect()
+        let fates = fates.collect::<Result<_, _>>();
+        fates.map_err(|why| Failure { server: target.clone(), why })
     }
 
-    async fn remove(&mut self, source: &Arc<Server>, keys: &[&[u8]]) -> io::Result<()> {
+    /// Removes keys. An excused error is none.
+    async fn remove(
+        &mut self,
+        server: &Arc<Server>,
+        keys: &[&[u8]],
+        excused: Option<&[u8]>,
+    ) -> Result<(), Failure> {
         let mut request = Vec::new();
-        let form = if source.kind == Kind::Memcached { META } else { Form::Resp };
+        let is_memcached = server.kind == Kind::Memcached;
+        let mut n = 0;
         for key in keys {
-            match source.kind {
-                Kind::Memcached => line(&[b"md ", key], &mut request),
-                Kind::Redis | Kind::Hotring => {
-                    write_request([b"DEL", *key].into_iter(), &mut request);
-                }
+            match is_memcached.then(|| meta_key(key)) {
+                Some(Some((key, flag))) => line(&[b"md ", &key, flag], &mut request),
+                // It cannot be there.
+                Some(None) => continue,
+                None => write_request([b"DEL", *key].into_iter(), &mut request),
             }
+            n += 1;
         }
-        for reply in self.ask(source, &request, form, keys.len()).await? {
-            if !matches!(reply.first(), Some(b':' | b'H' | b'N')) {
-                return Err(refused("it does not remove a key", &reply));
+        let form = if is_memcached { META } else { Form::Resp };
+        let is_excused = |reply: &[u8]| excused.is_some_and(|error| reply.starts_with(error));
+        for reply in self.ask(server, &request, form, n).await? {
+            // What the proxy may not write it may not show either.
+            if !matches!(reply.first(), Some(b':' | b'H' | b'N')) && !is_excused(&reply) {
+                let why = refused("it does not remove a key", &reply);
+                return Err(Failure { server: server.clone(), why });
             }
         }
         Ok(())
@@ -300,7 +383,7 @@ impl Copier<'_> {
         &mut self,
         source: &Arc<Server>,
         cursor: &[u8],
-    ) -> io::Result<(Vec<Vec<u8>>, Vec<u8>)> {
+    ) -> Result<(Vec<Vec<u8>>, Vec<u8>), Failure> {
         let mut request = Vec::new();
         write_request([b"SCAN", cursor, b"COUNT", b"512"].into_iter(), &mut request);
         let reply = self.ask(source, &request, Form::Resp, 1).await?.remove(0);
@@ -315,23 +398,20 @@ impl Copier<'_> {
             };
             Some(((0..n).map(|_| key()).collect::<Option<Vec<_>>>()?, cursor.to_vec()))
         };
-        read().ok_or_else(|| refused("it does not list its keys", &reply))
+        read().ok_or_else(|| Failure {
+            server: source.clone(),
+            why: refused("it does not list its keys", &reply),
+        })
     }
 
-    /// The next keys that a memcached lists. True: these are the last ones.
-    async fn listed(&self, listing: &mut Link) -> io::Result<(Vec<Vec<u8>>, bool)> {
-        let mut keys = Vec::new();
-        for _ in 0..LINES {
-            let line = listing.next_within(LINE, ANSWER_MAX).await?;
-            let line = line.trim_ascii_end();
-            if line == b"END" {
-                return Ok((keys, true));
-            }
-            let word =
-                line.strip_prefix(b"key=").and_then(|rest| rest.split(|b| *b == b' ').next());
-            keys.push(word.and_then(decoded).ok_or_else(|| refused("it lists no keys", line))?);
-        }
-        Ok((keys, false))
+    /// Has a memcached list its keys.
+    async fn list(&mut self, server: &Arc<Server>) -> Result<Link, Failure> {
+        let list = async {
+            let mut listing = dial(self.shared, server).await?;
+            listing.send(b"lru_crawler metadump all\r\n").await?;
+            Ok(listing)
+        };
+        self.within(server, list).await
     }
 
     /// Sends requests, and returns their replies.
@@ -341,35 +421,72 @@ impl Copier<'_> {
         request: &[u8],
         form: Form,
         n: usize,
-    ) -> io::Result<Vec<Vec<u8>>> {
+    ) -> Result<Vec<Vec<u8>>, Failure> {
         if n == 0 {
             return Ok(Vec::new());
         }
-        let link = self.link(server).await?;
-        // A server that does not read would hold this up as long as the kernel lets it.
-        let sent = tokio::time::timeout(ANSWER_MAX, link.send(request)).await;
-        sent.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        let mut replies = Vec::with_capacity(n);
-        for _ in 0..n {
-            replies.push(link.next_within(form, ANSWER_MAX).await?);
-        }
+        let known = self.links.remove(&server.address);
+        let exchange = async {
+            let mut link = match known {
+                Some(link) => link,
+                None => dial(self.shared, server).await?,
+            };
+            link.send(request).await?;
+            let mut replies = Vec::with_capacity(n);
+            for _ in 0..n {
+                replies.push(link.next_of(form).await?);
+            }
+            Ok((link, replies))
+        };
+        let (link, replies) = self.within(server, exchange).await?;
+        self.links.insert(server.address.clone(), link);
         Ok(replies)
     }
 
-    async fn dial(&self, server: &Server) -> io::Result<Link> {
-        let dialled = Link::dial(self.shared, &server.address, &Login::default()).await;
-        dialled.map_err(|why| io::Error::other(format!("{}: {why}", server.name)))
+    /// Ends what takes too long, and at once what is asked of an ejected server.
+    async fn within<T>(
+        &self,
+        server: &Arc<Server>,
+        exchange: impl Future<Output = io::Result<T>>,
+    ) -> Result<T, Failure> {
+        let failed = |why: String| Failure { server: server.clone(), why };
+        let ejected = async {
+            while !server.health.is_ejected() {
+                tokio::time::sleep(EJECTION_LOOK).await;
+            }
+        };
+        let done = tokio::select! {
+            biased;
+            () = ejected => return Err(failed("it is ejected".to_string())),
+            done = tokio::time::timeout(EXCHANGE_MAX, exchange) => done,
+        };
+        let done = done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        done.map_err(|why| {
+            self.shared.note_failure(server, &format!("keys cannot be copied: {why}"));
+            failed(why.to_string())
+        })
     }
+}
 
-    async fn link(&mut self, server: &Arc<Server>) -> io::Result<&mut Link> {
-        if !self.links.contains_key(&server.address) {
-            let dialled = Link::dial(self.shared, &server.address, &Login::default()).await;
-            let link =
-                dialled.map_err(|why| io::Error::other(format!("{}: {why}", server.name)))?;
-            self.links.insert(server.address.clone(), link);
+async fn dial(shared: &Shared, server: &Server) -> io::Result<Link> {
+    let dialled = Link::dial(shared, &server.address, &Login::default()).await;
+    dialled.map_err(|why| io::Error::other(why.to_string()))
+}
+
+/// The next keys that a memcached lists. True: these are the last ones.
+async fn listed(listing: &mut Link) -> io::Result<(Vec<Vec<u8>>, bool)> {
+    let mut keys = Vec::new();
+    for _ in 0..LINES {
+        let line = listing.next_of(LINE).await?;
+        let line = line.trim_ascii_end();
+        if line == b"END" {
+            return Ok((keys, true));
         }
-        Ok(self.links.get_mut(&server.address).expect("it was added"))
+        let word = line.strip_prefix(b"key=").and_then(|rest| rest.split(|b| *b == b' ').next());
+        let key = word.and_then(decoded);
+        keys.push(key.ok_or_else(|| io::Error::other(refused("it lists no keys", line)))?);
     }
+    Ok((keys, false))
 }
 
 /// What became of a key.
@@ -380,11 +497,21 @@ enum Fate {
     There,
     /// It stays where it is.
     Unfit,
+    /// The new server does not take it now.
+    Refused,
 }
 
-fn refused(what: &str, reply: &[u8]) -> io::Error {
+fn refused(what: &str, reply: &[u8]) -> String {
     let reply = String::from_utf8_lossy(&reply[..reply.len().min(100)]);
-    io::Error::other(format!("{what}: {}", reply.trim_end()))
+    format!("{what}: {}", reply.trim_end())
+}
+
+/// A key as a word of meta commands, and the flag for that. None: memcached cannot have it.
+fn meta_key(key: &[u8]) -> Option<(Vec<u8>, &'static [u8])> {
+    match is_key(key) {
+        true => Some((key.to_vec(), b"")),
+        false => Some((MetaKey::encode(key)?, b" b")),
+    }
 }
 
 fn line(words: &[&[u8]], out: &mut Vec<u8>) {
@@ -392,18 +519,23 @@ fn line(words: &[&[u8]], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn memcached_item(reply: &[u8]) -> Item {
-    let Some(value) = value_of(reply) else { return Item::Gone };
+fn memcached_item(reply: &[u8]) -> Result<Item, String> {
+    let Some(value) = value_of(reply) else {
+        return match reply {
+            b"EN\r\n" => Ok(Item::Gone),
+            _ => Err(refused("it does not give a key away", reply)),
+        };
+    };
     let ttl = match flag_of(reply, b't') {
         None | Some(-1) => 0,
         Some(seconds) => seconds.saturating_mul(1_000).max(1),
     };
     // The flags of the line alone: the value may hold anything.
-    Item::Text { value: value.to_vec(), flags: flag_of(reply, b'f').unwrap_or(0), ttl }
+    Ok(Item::Text { value: value.to_vec(), flags: flag_of(reply, b'f').unwrap_or(0), ttl })
 }
 
 /// Of the replies to PTTL, and to DUMP or GET.
-fn redis_item(ttl: &[u8], value: &[u8], is_text: bool) -> io::Result<Item> {
+fn redis_item(ttl: &[u8], value: &[u8], is_text: bool) -> Result<Item, String> {
     let ttl = ttl.strip_prefix(b":").and_then(|text| parse_i64(text.trim_ascii_end()));
     let ttl = match ttl {
         None => return Err(refused("it does not tell when a key expires", value)),
@@ -421,48 +553,52 @@ fn redis_item(ttl: &[u8], value: &[u8], is_text: bool) -> io::Result<Item> {
     }
 }
 
-/// Writes the request that stores an item if its key is not there. False: there is nothing that can be stored.
+/// Writes the request that stores an item, over what is there. False: there is nothing that can be stored.
 fn write_store(target: Kind, key: &[u8], item: &Item, out: &mut Vec<u8>) -> bool {
     match (item, target) {
         (Item::Gone | Item::Unfit, _) => return false,
         (Item::Dump { payload, ttl }, Kind::Redis | Kind::Hotring) => {
             let ttl = ttl.to_string();
-            let words: [&[u8]; 4] = [b"RESTORE", key, ttl.as_bytes(), payload];
+            let words: [&[u8]; 5] = [b"RESTORE", key, ttl.as_bytes(), payload, b"REPLACE"];
             write_request(words.into_iter(), out);
         }
         (Item::Dump { .. }, Kind::Memcached) => return false,
-        (Item::Text { .. }, Kind::Memcached) if !is_key(key) => return false,
         (Item::Text { value, flags, ttl }, Kind::Memcached) => {
+            let Some((key, flag)) = meta_key(key) else { return false };
             let ttl = if *ttl == 0 { 0 } else { time(*ttl) };
-            let head = format!(" {} F{flags} T{ttl} ME\r\n", value.len());
-            line(&[b"ms ", key, head.as_bytes(), value], out);
+            let head = format!(" {} F{flags} T{ttl}", value.len());
+            line(&[b"ms ", &key, head.as_bytes(), flag, b"\r\n", value], out);
         }
         // Redis keeps no flags.
         (Item::Text { flags: 1.., .. }, _) => return false,
         (Item::Text { value, ttl, .. }, _) => {
             let ttl = ttl.to_string();
-            let words: [&[u8]; 6] = [b"SET", key, value, b"NX", b"PX", ttl.as_bytes()];
-            let n = if ttl == "0" { 4 } else { 6 };
+            let words: [&[u8]; 5] = [b"SET", key, value, b"PX", ttl.as_bytes()];
+            let n = if ttl == "0" { 3 } else { 5 };
             write_request(words[..n].iter().copied(), out);
         }
     }
     true
 }
 
-fn fate(reply: &[u8]) -> io::Result<Fate> {
+fn fate(reply: &[u8]) -> Result<Fate, String> {
+    let begins = |texts: &[&str]| texts.iter().any(|text| reply.starts_with(text.as_bytes()));
     match reply {
-        // It was stored, or a client has stored a newer one.
-        [b'+', ..] | [b'H', b'D', ..] | [b'N', b'S', ..] | [b'$', ..] | [b'_', ..] => {
-            Ok(Fate::There)
-        }
-        _ if reply.starts_with(b"-BUSYKEY") => Ok(Fate::There),
-        _ if reply.starts_with(b"-ERR DUMP payload")
-            || reply.starts_with(b"-ERR Bad data format")
-            || reply.starts_with(b"SERVER_ERROR object too large")
-            || reply.starts_with(b"CLIENT_ERROR") =>
+        [b'+', ..] | [b'H', b'D', ..] => Ok(Fate::There),
+        _ if begins(&[
+            "-ERR DUMP payload",
+            "-ERR Bad data format",
+            "SERVER_ERROR object too large",
+        ]) || begins(&["CLIENT_ERROR"]) =>
         {
             Ok(Fate::Unfit)
         }
+        // These are about the server, and pass.
+        _ if begins(&["-LOADING", "-BUSY", "-TRYAGAIN", "-MASTERDOWN", "-NOAUTH"]) => {
+            Err(refused("the new server does not take a key", reply))
+        }
+        [b'-', ..] | [b'N', b'S', ..] => Ok(Fate::Refused),
+        _ if begins(&["SERVER_ERROR"]) => Ok(Fate::Refused),
         _ => Err(refused("the new server does not take a key", reply)),
     }
 }
@@ -482,4 +618,20 @@ fn decoded(word: &[u8]) -> Option<Vec<u8>> {
         rest = &rest[2..];
     }
     Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error was once taken for a missing key, and the key settled.
+    #[test]
+    fn an_error_of_memcached_is_no_missing_key() {
+        assert!(matches!(memcached_item(b"EN\r\n"), Ok(Item::Gone)));
+        assert!(matches!(memcached_item(b"VA 1 f0 t-1\r\nv\r\n"), Ok(Item::Text { ttl: 0, .. })));
+        let errors = ["SERVER_ERROR out of memory writing get response", "ERROR", "CLIENT_ERROR x"];
+        for error in errors {
+            assert!(memcached_item(format!("{error}\r\n").as_bytes()).is_err(), "{error}");
+        }
+    }
 }

@@ -61,14 +61,16 @@ impl Foreign {
         self.inner().servers.iter().any(|server| server.tls)
     }
 
+    /// The servers, and those that have left and whose keys are copied.
+    pub(crate) fn asked_servers(&self) -> Vec<Arc<Server>> {
+        let inner = self.inner();
+        let sources = inner.copying.iter().flat_map(|copying| copying.sources());
+        inner.servers.iter().cloned().chain(sources).collect()
+    }
+
     /// The server at an address; also one that has left, while its keys are copied.
     pub(crate) fn server(&self, address: &str) -> Option<Arc<Server>> {
-        let inner = self.inner();
-        let listed = inner.servers.iter().find(|server| *server.address == *address).cloned();
-        listed.or_else(|| {
-            let sources = inner.copying.as_ref()?.sources();
-            sources.into_iter().find(|server| *server.address == *address)
-        })
+        self.asked_servers().into_iter().find(|server| *server.address == *address)
     }
 
     /// The copy that goes on.

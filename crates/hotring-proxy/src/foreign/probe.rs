@@ -19,7 +19,7 @@ use crate::shared::Shared;
 pub(crate) async fn keep_probing(shared: &Arc<Shared>, pool: &Foreign) {
     let probed: Rc<RefCell<HashSet<Arc<str>>>> = Rc::default();
     loop {
-        for server in pool.servers() {
+        for server in pool.asked_servers() {
             if probed.borrow_mut().insert(server.address.clone()) {
                 let (shared, probed) = (shared.clone(), probed.clone());
                 tokio::task::spawn_local(async move {
@@ -32,13 +32,12 @@ pub(crate) async fn keep_probing(shared: &Arc<Shared>, pool: &Foreign) {
     }
 }
 
-/// Ends when the server is no longer in the pool.
+/// Ends when the server is no longer asked.
 async fn keep_probing_one(shared: &Arc<Shared>, address: &str) {
     let Some(pool) = &shared.foreign else { return };
     let mut link = None;
     loop {
-        let listed = pool.servers().into_iter().find(|server| *server.address == *address);
-        let Some(server) = listed else { return };
+        let Some(server) = pool.server(address) else { return };
         let options = pool.options();
         let begun = Instant::now();
         let probed = tokio::time::timeout(options.probe_timeout, probe(shared, &server, &mut link));

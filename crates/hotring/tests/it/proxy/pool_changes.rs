@@ -409,36 +409,95 @@ fn a_copy_begins_after_the_requests_by_the_layout_before() {
     assert_eq!(say(&mut late, &format!("GET {key}")), "3");
 }
 
-/// What another proxy has stored at the new server is newer.
+/// An old value at the new server, from an earlier layout, once won over the newest one, and deleted keys came back.
 #[test]
-fn what_is_at_the_new_server_stays() {
+fn what_the_new_server_has_of_before_does_not_come_back() {
     let servers = [Backend::redis(&[]), Backend::redis(&[]), Backend::memcached()];
     let kinds = ["redis", "redis", "memcached"];
-    for to in [1, 2] {
-        let listed =
-            [("a", "redis", &*servers[0].address), ("b", kinds[to], &*servers[to].address)];
-        let file = File::new(&format!("pool-newer-{to}"));
-        let proxy = file.write("", &listed[..1]).proxy(Settings::default());
+    for (from, to) in [(0, 1), (0, 2), (2, 1)] {
+        let [old, new] = [from, to].map(|at| (kinds[at], &*servers[at].address));
+        let listed = [("a", old.0, old.1), ("b", new.0, new.1)];
+        let file = File::new(&format!("pool-before-{from}-{to}"));
+        let proxy = file.write("", &listed[1..]).proxy(Settings::default());
         let mut wire = connect(&proxy);
-        for n in 0..20 {
+        for n in 0..500 {
             assert_eq!(say(&mut wire, &format!("SET k{n} old")), "OK");
         }
-        let newer: String = match to {
-            1 => (0..20).map(|n| say(&mut servers[1].wire(), &format!("SET k{n} new"))).collect(),
-            _ => {
-                let mut direct = super::memcached::Client::to(&servers[2].address);
-                (0..20).map(|n| direct.say(&format!("set k{n} 0 0 3¶new"))).collect()
-            }
-        };
-        assert_eq!(newer.len(), if to == 1 { 40 } else { 160 });
-        file.write("", &listed[1..]);
-        let how = copy(&mut wire);
-        assert!(how.starts_with("done,"), "{how}");
-        for n in 0..20 {
-            assert_eq!(say(&mut wire, &format!("GET k{n}")), "new");
+        file.write("", &listed[..1]);
+        assert_eq!(say(&mut wire, "POOL RELOAD"), "OK");
+        for n in 0..250 {
+            assert_eq!(say(&mut wire, &format!("SET k{n} new")), "OK");
         }
-        assert_eq!(say(&mut servers[0].wire(), "DBSIZE"), "0");
+        file.write("", &listed[1..]);
+        assert_eq!(say(&mut wire, "POOL RELOAD COPY"), "OK");
+        // Wanted at once, and found by the walk.
+        for n in [0, 1, 498, 499] {
+            let expected = if n < 250 { "new" } else { "nil" };
+            assert_eq!(say(&mut wire, &format!("GET k{n}")), expected);
+        }
+        assert_eq!(say(&mut wire, "SET k499 newest"), "OK");
+        wait_for("the copy has ended", || !told(&mut wire, "copy", "").starts_with("running"));
+        assert_eq!(told(&mut wire, "copy", ""), "done,copied=250,cold=0");
+        for n in 0..499 {
+            let expected = if n < 250 { "new" } else { "nil" };
+            assert_eq!(say(&mut wire, &format!("GET k{n}")), expected, "k{n}");
+        }
+        assert_eq!(say(&mut wire, "GET k499"), "newest");
+        assert_eq!(say(&mut wire, "FLUSHALL"), "OK");
     }
+}
+
+/// Each of its keys once counted as a failure of the old server, which was given up.
+#[test]
+fn keys_that_the_new_server_does_not_take_stay_and_others_come() {
+    let three = [Backend::redis(&[]), Backend::redis(&[]), Backend::redis(&[])];
+    let all: Vec<(&str, &str, &str)> =
+        ["a", "b", "c"].into_iter().zip(&three).map(|(n, it)| (n, "redis", &*it.address)).collect();
+    let file = File::new("pool-full");
+    let proxy = file.write("", &all[..1]).proxy(Settings::default());
+    let mut wire = connect(&proxy);
+    for n in 0..1_000 {
+        assert_eq!(say(&mut wire, &format!("SET k{n} v")), "OK");
+    }
+    assert_eq!(say(&mut three[1].wire(), "CONFIG SET maxmemory 1"), "OK");
+    file.write("", &all);
+    let how = copy(&mut wire);
+    assert!(how.starts_with("done,"), "{how}");
+    let stay = say(&mut three[0].wire(), "DBSIZE").parse::<u32>().unwrap();
+    let came = say(&mut three[2].wire(), "DBSIZE").parse::<u32>().unwrap();
+    assert!(came > 200 && stay + came == 1_000, "{stay} {came}");
+    let cold: u32 = how.rsplit_once('=').unwrap().1.parse().unwrap();
+    assert!(how.starts_with(&format!("done,copied={came},")) && cold > 200, "{how}");
+}
+
+/// One silent server once kept the keys of all others waiting for minutes.
+#[test]
+fn a_silent_server_delays_others_for_a_moment() {
+    let three = [Backend::redis(&[]), Backend::redis(&[]), Backend::redis(&[])];
+    let all: Vec<(&str, &str, &str)> =
+        ["a", "b", "c"].into_iter().zip(&three).map(|(n, it)| (n, "redis", &*it.address)).collect();
+    let file = File::new("pool-silent");
+    let options = "eject-after = 4\nprobe-interval = 200\nprobe-timeout = 500";
+    let retry_for = Duration::from_millis(500);
+    let settings = Settings { retry_for, ..Settings::default() };
+    let proxy = file.write(options, &all[..2]).proxy(settings);
+    let mut wire = connect(&proxy);
+    let [dead, alive] = [0, 1].map(|at| key_of(&mut wire, all[at].2));
+    assert_eq!(say(&mut wire, &format!("MSET {dead} 1 {alive} 1")), "OK");
+    three[0].signal(Signal::STOP);
+    file.write(options, &all[2..]);
+    assert_eq!(say(&mut wire, "POOL RELOAD COPY"), "OK");
+    let begun = Instant::now();
+    let refused = say(&mut wire, &format!("GET {dead}"));
+    assert!(refused.starts_with("-TRYAGAIN The key is still at a server"), "{refused}");
+    let refused = memcached(&proxy).say(&format!("get {dead}"));
+    assert!(refused.starts_with("SERVER_ERROR TRYAGAIN"), "{refused}");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    wait_for("it is given up", || told(&mut wire, "copy", "").starts_with("gave_up"));
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert_eq!(told(&mut wire, "copy", ""), "gave_up,copied=1,cold=0,servers=a");
+    assert_eq!(say(&mut wire, &format!("GET {alive}")), "1");
+    three[0].signal(Signal::CONT);
 }
 
 #[test]
@@ -500,7 +559,10 @@ fn a_hostile_key_does_not_speak_to_memcached() {
     assert_eq!(direct.say("ms eA0KZmx1c2hfYWxsDQptZyB4 1 b¶v"), "HD¶");
     assert_eq!(direct.say("set flags 7 0 1¶v"), "STORED¶");
     file.write("", &listed[1..]);
-    assert_eq!(copy(&mut wire), "done,copied=500,cold=1");
+    assert_eq!(copy(&mut wire), "done,copied=501,cold=1");
+    let hostile = "*2\r\n$3\r\nGET\r\n$18\r\nx\r\nflush_all\r\nmg x\r\n";
+    wire.send(hostile).unwrap();
+    assert_eq!(super::shown(&wire.reply().unwrap()), "v");
     for n in 0..500 {
         assert_eq!(say(&mut wire, &format!("GET k{n}")), format!("v{n}"));
     }
