@@ -225,7 +225,7 @@ fn compare_all(broadcasts: bool) {
     for version in ["2", "3"] {
         let n_told: usize =
             (0..n_seeds()).map(|seed| compare(&redis, seed, version, broadcasts)).sum();
-        assert!(n_told > 5, "only {n_told} messages");
+        assert!(n_told > 2, "only {n_told} messages");
     }
 }
 

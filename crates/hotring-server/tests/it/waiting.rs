@@ -90,8 +90,8 @@ fn a_wait_ends_with_its_time_or_with_the_key() {
     let mut wire = server.connect();
     assert_eq!(wire.say("WAITKEY k 1"), Reply::Int(0));
     assert_eq!(wire.say("WAITKEY k 20 VALUE v"), Reply::Int(0));
-    // Together, so that the key has not expired when the wait begins.
-    wire.send(format!("SET k v PX 20\r\nWAITKEY k {}\r\n", i64::MAX).as_bytes());
+    // Together and in time, so that the key has not expired when the wait begins.
+    wire.send(format!("SET k v PX 500\r\nWAITKEY k {}\r\n", i64::MAX).as_bytes());
     assert_eq!(wire.reply(), ok());
     assert_eq!(wire.reply(), Reply::Int(1), "it has expired");
     assert_eq!(wire.say("GET k"), Reply::Null);
