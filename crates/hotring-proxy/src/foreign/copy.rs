@@ -404,11 +404,11 @@ impl Copier<'_> {
         })
     }
 
-    /// Has a memcached list its keys.
+    /// Has a memcached list its keys, by its hash table: in its lists of use an item may move past the walk.
     async fn list(&mut self, server: &Arc<Server>) -> Result<Link, Failure> {
         let list = async {
             let mut listing = dial(self.shared, server).await?;
-            listing.send(b"lru_crawler metadump all\r\n").await?;
+            listing.send(b"lru_crawler metadump hash\r\n").await?;
             Ok(listing)
         };
         self.within(server, list).await

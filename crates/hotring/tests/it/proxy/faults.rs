@@ -77,7 +77,7 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
     let demo = Demo::start(&["--copies", "1"]);
     let keeper = Keeper::of(&demo);
     let retry_for = Duration::from_millis(500);
-    let node_timeout = Duration::from_secs(4);
+    let node_timeout = Duration::from_secs(2);
     let proxy = proxy(&demo, Settings { retry_for, node_timeout, ..Settings::default() });
     let doomed = expendable(&keeper, &demo);
     let directory = keeper.directory();
