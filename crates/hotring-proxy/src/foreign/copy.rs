@@ -4,7 +4,7 @@
 //! servers' keys are listed. A key is read at the old server, stored at the new one, and then removed from the old one.
 //! What clients want comes first.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,8 @@ pub(crate) async fn keep_copying(shared: &Arc<Shared>, pool: &Foreign) {
         while copying.ready() < shared.settings.threads.max(1) {
             tokio::time::sleep(READY_PAUSE).await;
         }
-        let mut copier = Copier { shared, copying: &copying, links: HashMap::new(), refusals: 0 };
+        let (links, stored) = (HashMap::new(), HashSet::new());
+        let mut copier = Copier { shared, copying: &copying, links, refusals: 0, stored };
         let failures = copier.copy_all().await;
         let (copied, cold) = (copying.copied.value(), copying.cold.value());
         let how = match failures.is_empty() {
@@ -76,6 +77,8 @@ struct Copier<'c> {
     links: HashMap<Arc<str>, Link>,
     /// Batches in a row with keys that their new server did not take.
     refusals: u32,
+    /// Keys that their new server has, and that the old one may have lost already.
+    stored: HashSet<Vec<u8>>,
 }
 
 /// A server that does not do its part.
@@ -268,6 +271,8 @@ impl Copier<'_> {
         let (mut cold, mut again) = (Vec::new(), Vec::new());
         for (key, fate) in keys.iter().zip(self.store(way, keys, &items).await?) {
             match fate {
+                // A try before this one was cut short.
+                Fate::Nothing if self.stored.contains(*key) => stored.push(*key),
                 Fate::Nothing => absent.push(*key),
                 Fate::There => stored.push(*key),
                 Fate::Unfit => cold.push(*key),
@@ -275,15 +280,17 @@ impl Copier<'_> {
                 Fate::Refused => again.push(*key),
             }
         }
-        // Only now: if this is cut short, the next try finds the keys at both servers.
+        // Only now: if this is cut short, the next try finds the keys at both servers, or at the new one alone.
+        self.stored.extend(stored.iter().map(|key| key.to_vec()));
         self.remove(&way.from, &stored, None).await?;
         if self.copying.clears() {
             let old = [&absent[..], &cold].concat();
             self.remove(&way.to, &old, Some(b"-NOPERM")).await?;
         }
         self.copying.copied.add(stored.len() as u64);
-        self.copying.settle(&[stored, absent].concat());
+        self.copying.settle(&[&stored[..], &absent].concat());
         self.copying.leave(&way.from, &cold);
+        stored.iter().for_each(|key| _ = self.stored.remove(*key));
         if !again.is_empty() {
             self.refusals += 1;
             tokio::time::sleep(PAUSE).await;
