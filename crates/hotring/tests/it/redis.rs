@@ -1,12 +1,13 @@
 //! Tests of `export` and `import` with a real Redis: its RDB files, and a running server. Without a
 //! `redis-server` of version 7 they print so and do nothing.
 
+use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::transfer::{ask, code, end, fill, import, serve, values};
-use crate::{Folder, hotring, output, stderr};
+use crate::{Folder, Server, hotring, output, stderr};
 
 /// A Redis process, killed on drop.
 struct Redis {
@@ -42,10 +43,10 @@ impl Redis {
         Some(redis)
     }
 
-    fn connect(&self) -> std::io::BufReader<TcpStream> {
+    fn connect(&self) -> BufReader<TcpStream> {
         let stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        std::io::BufReader::new(stream)
+        BufReader::new(stream)
     }
 }
 
@@ -132,4 +133,35 @@ fn redis_is_a_server_too() {
     assert!(values(&mut other.connect()) == values(&mut server.connect()), "they differ");
     end(server);
     end(other);
+}
+
+#[test]
+fn a_server_is_started_as_a_replica_of_redis() {
+    let folder = Folder::new("source");
+    let Some(redis) = Redis::start(&folder, &[]) else { return };
+    fill(&mut redis.connect(), false);
+    let server = Server::start(&mut hotring(&[
+        "serve",
+        "--port",
+        "0",
+        "--replicaof-redis",
+        &redis.address.replace(':', " "),
+    ]));
+    let (mut theirs, mut ours) = (redis.connect(), server.connect());
+    assert_eq!(ask(&mut theirs, &[b"SET", b"last", b"of the copy"]), b"+OK");
+    wait_for(&mut ours, b"of the copy");
+    assert_eq!(ask(&mut theirs, &[b"SET", b"last", b"of the stream"]), b"+OK");
+    wait_for(&mut ours, b"of the stream");
+    assert!(values(&mut ours) == values(&mut theirs), "they differ");
+    assert!(ask(&mut ours, &[b"SET", b"a", b"b"]).starts_with(b"-READONLY"));
+    end(server);
+}
+
+/// Waits until the key "last" has this value.
+fn wait_for(stream: &mut BufReader<TcpStream>, value: &[u8]) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while ask(stream, &[b"GET", b"last"]) != value {
+        assert!(Instant::now() < deadline, "the replica lacks {}", value.escape_ascii());
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
