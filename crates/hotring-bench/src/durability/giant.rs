@@ -43,7 +43,7 @@ enum Beside {
 ///
 /// One connection with one request in flight changes fields of the hash (HSET), writes another key (SET) and reads it
 /// (GET), in turn: in one window of time without a snapshot, in one beside snapshots that follow each other without a
-/// pause (BGSAVE) and are nearly all the hash, in one beside a thread that only computes. "of 100,000 above 1 ms" counts
+/// pause (BGSAVE) and are nearly all the hash, in one beside a thread that computes. "of 100,000 above 1 ms" counts
 /// requests of all kinds. Where cores are few, any busy thread delays a request until the scheduler makes room: what
 /// the computing thread delays as well is not the snapshot's.
 #[derive(Debug, Args)]
