@@ -17,11 +17,7 @@ struct Redis {
 
 impl Redis {
     fn start(folder: &Folder, words: &[&str]) -> Option<Redis> {
-        let version = Command::new("redis-server").arg("--version").output();
-        let is_present =
-            version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(" v=7."));
-        if !is_present {
-            eprintln!("skipped: there is no redis-server of version 7");
+        if !has_redis() {
             return None;
         }
         // Bound and released: the port is most likely still free a moment later.
@@ -48,6 +44,16 @@ impl Redis {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         BufReader::new(stream)
     }
+}
+
+/// Whether a `redis-server` of version 7 is installed. Prints so if it is not.
+pub fn has_redis() -> bool {
+    let version = Command::new("redis-server").arg("--version").output();
+    let has = version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(" v=7."));
+    if !has {
+        eprintln!("skipped: there is no redis-server of version 7");
+    }
+    has
 }
 
 impl Drop for Redis {
