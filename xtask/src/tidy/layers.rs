@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Source;
 
-/// The largest permitted import cycle, in files: the value types of the store, which one enum lists.
+/// The largest permitted import cycle, in files.
 const CYCLE_MAX: usize = 11;
 
 /// Large crates whose files must be in a few folders, and the limit of entries in their `src`.
