@@ -22,7 +22,6 @@ mod layout;
 mod link;
 mod listen;
 mod plan;
-mod pool;
 mod replies;
 mod reply;
 mod request;
@@ -31,6 +30,7 @@ mod settle;
 mod shared;
 mod thread;
 mod upstream;
+mod upstreams;
 
 pub use listen::Proxy;
 pub use settings::Settings;

@@ -19,11 +19,11 @@ use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 
 use crate::link::{DialError, Link};
-use crate::pool::Pool;
 use crate::reply::Form;
 use crate::request::Request;
 use crate::settle::{give_up, settle, undo};
 use crate::thread::Thread;
+use crate::upstreams::Upstreams;
 
 /// Pause before a node is dialled again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -192,11 +192,11 @@ impl Upstream {
     }
 
     /// Serves the connection until it is closed. Dials when there are requests.
-    pub(crate) async fn serve(self: Rc<Self>, thread: Rc<Thread>, pool: Weak<Pool>) {
+    pub(crate) async fn serve(self: Rc<Self>, thread: Rc<Thread>, upstreams: Weak<Upstreams>) {
         loop {
             poll_fn(|cx| self.poll_work(cx)).await;
-            // Held for a moment only: a pool without clients must end.
-            let login = pool.upgrade().filter(|_| self.has_work()).map(|pool| pool.login.clone());
+            // Held for a moment only: those without clients must end.
+            let login = upstreams.upgrade().filter(|_| self.has_work()).map(|it| it.login.clone());
             let Some(login) = login else { return };
             let address = thread.address(self.node);
             let dialling = Link::dial(&thread.shared, &address, &login);
@@ -209,14 +209,14 @@ impl Upstream {
             match dialled {
                 Ok(link) => {
                     thread.shared.counters.dialled.add(1);
-                    let why = self.talk(link, &thread, &pool).await;
+                    let why = self.talk(link, &thread, &upstreams).await;
                     // What a client sends can end a connection, so that only silence speaks against a server. One that
                     // is gone fails when it is dialled.
                     if self.inner.borrow().is_broken {
                         thread.note_failure(self.node, "it owes a reply and is silent");
                     }
                     tracing::debug!(node = %address, "connection lost: {why}");
-                    self.end(&thread, &pool, None);
+                    self.end(&thread, &upstreams, None);
                 }
                 Err(why) => {
                     thread.shared.counters.unreachable.add(1);
@@ -230,7 +230,7 @@ impl Upstream {
                         DialError::Refused(error) => Some(error),
                         DialError::Unreachable(_) => None,
                     };
-                    self.end(&thread, &pool, error.as_deref());
+                    self.end(&thread, &upstreams, error.as_deref());
                 }
             }
             tokio::time::sleep(PAUSE).await;
@@ -261,7 +261,12 @@ impl Upstream {
     }
 
     /// Exchanges requests and replies until the connection ends, and says why.
-    async fn talk(&self, mut link: Link, thread: &Rc<Thread>, pool: &Weak<Pool>) -> io::Error {
+    async fn talk(
+        &self,
+        mut link: Link,
+        thread: &Rc<Thread>,
+        upstreams: &Weak<Upstreams>,
+    ) -> io::Error {
         let mut pause: Option<Pin<Box<Sleep>>> = None;
         let talking = poll_fn(|cx| {
             loop {
@@ -281,7 +286,7 @@ impl Upstream {
                     Poll::Ready(Err(error)) => return Poll::Ready(error),
                     Poll::Pending => break,
                 }
-                if let Err(error) = self.take_replies(&mut link, thread, pool) {
+                if let Err(error) = self.take_replies(&mut link, thread, upstreams) {
                     return Poll::Ready(error);
                 }
             }
@@ -338,9 +343,10 @@ impl Upstream {
         &self,
         link: &mut Link,
         thread: &Rc<Thread>,
-        pool: &Weak<Pool>,
+        upstreams: &Weak<Upstreams>,
     ) -> io::Result<()> {
-        let pool = &pool.upgrade().ok_or_else(|| io::Error::other("no client needs it"))?;
+        let upstreams =
+            &upstreams.upgrade().ok_or_else(|| io::Error::other("no client needs it"))?;
         let (now, server) = (Instant::now(), thread.server(self.node));
         while let Some(len) = link.find_end(self.form())? {
             let reply = &link.input.bytes()[..len];
@@ -351,7 +357,7 @@ impl Upstream {
                     if let Some(server) = &server {
                         server.health.answered(request.form.is_error(reply));
                     }
-                    settle(thread, pool, self.node, request, bytes, reply, now);
+                    settle(thread, upstreams, self.node, request, bytes, reply, now);
                 }
             }
             link.input.consume(len);
@@ -398,8 +404,8 @@ impl Upstream {
     }
 
     /// Takes all requests back after the connection has ended. With an error of the node they all get that.
-    fn end(&self, thread: &Rc<Thread>, pool: &Weak<Pool>, error: Option<&[u8]>) {
-        let pool = pool.upgrade();
+    fn end(&self, thread: &Rc<Thread>, upstreams: &Weak<Upstreams>, error: Option<&[u8]>) {
+        let upstreams = upstreams.upgrade();
         let now = Instant::now();
         // A request does not make a node silent.
         let mut may_break = !self.inner.borrow().is_broken;
@@ -415,12 +421,12 @@ impl Upstream {
                 may_break = false;
                 (request, bytes, was_sent)
             };
-            match (error, &pool) {
+            match (error, &upstreams) {
                 (Some(error), _) => {
                     let error = String::from_utf8_lossy(error);
                     request.refuse(error.trim_start_matches('-').trim_end());
                 }
-                (None, Some(pool)) => undo(thread, pool, request, bytes, was_sent, now),
+                (None, Some(upstreams)) => undo(thread, upstreams, request, bytes, was_sent, now),
                 (None, None) => give_up(request),
             }
         }

@@ -16,10 +16,10 @@ use super::transaction::Watch;
 use super::{Client, Session};
 use crate::link::{DialError, Link, Login, Protocol};
 use crate::plan::{is_subscribing, sole_slot, write_request};
-use crate::pool::lets_in;
 use crate::replies::Replies;
 use crate::reply::{Form, Refusal, UNKNOWN, UNREACHABLE};
 use crate::request::{Request, Target, Ticket};
+use crate::upstreams::lets_in;
 
 /// Pause before a node is asked again.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -61,7 +61,7 @@ impl Client {
     /// Tries an empty transaction, and begins one if the user may.
     async fn try_transaction(&mut self) {
         if self.session.core.thread.is_pool() {
-            self.session.core.pool.allow_transactions();
+            self.session.core.upstreams.allow_transactions();
             return self.session.begin_transaction();
         }
         let Some(node) = self.session.core.thread.node_for(Target::Any) else {
@@ -86,7 +86,7 @@ impl Client {
                 Err(_) => return self.session.refuse(UNREACHABLE),
             }
         }
-        self.session.core.pool.allow_transactions();
+        self.session.core.upstreams.allow_transactions();
         self.session.begin_transaction();
     }
 
@@ -285,7 +285,7 @@ impl Client {
 
     async fn authenticate(&mut self, args: ArgsView<'_>) {
         let (user, password) = match args.len() {
-            2 if self.session.core.thread.pool(&self.session.without_login()).is_open() => {
+            2 if self.session.core.thread.upstreams(&self.session.without_login()).is_open() => {
                 return self.session.answer(|writer| {
                     writer.error("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?");
                 });
@@ -309,11 +309,11 @@ impl Client {
         }
         let open = Login { user: None, ..login.clone() };
         let is_default = login.user.as_ref().is_some_and(|(name, _)| name == b"default");
-        if is_default && self.session.core.thread.pool(&open).is_open() {
+        if is_default && self.session.core.thread.upstreams(&open).is_open() {
             // Any password would do.
             login = open;
         }
-        if !self.session.core.thread.may_add_pool(&login) {
+        if !self.session.core.thread.may_add_user(&login) {
             self.session.refuse("ERR too many users use this proxy at once");
             return false;
         }
@@ -322,7 +322,7 @@ impl Client {
             match lets_in {
                 true => {
                     self.session.use_login(login);
-                    self.session.core.pool.open();
+                    self.session.core.upstreams.open();
                 }
                 false => {
                     self.session
@@ -341,7 +341,7 @@ impl Client {
             return false;
         }
         self.session.use_login(login);
-        self.session.core.pool.open();
+        self.session.core.upstreams.open();
         true
     }
 
@@ -384,7 +384,7 @@ impl Client {
         }
         match login == self.session.login {
             // The nodes' answer to those who have not logged in.
-            true if !self.session.core.pool.is_open() => {
+            true if !self.session.core.upstreams.is_open() => {
                 let error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
                 return self.session.refuse(error);
             }
@@ -478,7 +478,7 @@ impl Session {
     }
 
     fn use_login(&mut self, login: Login) {
-        self.core.pool = self.core.thread.pool(&login);
+        self.core.upstreams = self.core.thread.upstreams(&login);
         (self.login, self.own) = (login, None);
     }
 
@@ -497,7 +497,7 @@ impl Session {
         write_request([&b"WAIT"[..], b"0", b"1"].into_iter(), &mut bytes);
         let mut least = None;
         for (node, connection) in self.core.replies.written() {
-            let upstream = self.core.pool.upstream(&self.core.thread, node);
+            let upstream = self.core.upstreams.upstream(&self.core.thread, node);
             let is_known = upstream.connection() == connection;
             let reply = if is_known { self.ask_shared(node, &bytes).await } else { Vec::new() };
             let number = reply.strip_prefix(b":").and_then(|line| parse_i64(line.trim_ascii()));
@@ -513,7 +513,7 @@ impl Session {
         let ticket = Ticket { replies: replies.clone(), number: replies.expect(None), part: 0 };
         let now = Instant::now();
         let request = Request::new(Target::Any, ticket, false, now);
-        self.core.thread.send(&self.core.pool, node, bytes, request, now);
+        self.core.thread.send(&self.core.upstreams, node, bytes, request, now);
         let mut reply = Vec::new();
         poll_fn(|cx| {
             replies.wake_later(cx);

@@ -91,8 +91,8 @@ impl Client {
             let core = &self.session.core;
             core.thread.renew();
             // Until a node has told it, what a client may do before its login is bounded.
-            if !core.pool.is_known() && !self.wire.input.bytes().is_empty() {
-                core.pool.learn(&core.thread).await;
+            if !core.upstreams.is_known() && !self.wire.input.bytes().is_empty() {
+                core.upstreams.learn(&core.thread).await;
             }
             match self.step() {
                 Step::Receive if self.receive().await? => {}
@@ -119,7 +119,7 @@ impl Client {
         let Client { wire, decoder, args, session } = self;
         let input = &mut wire.input;
         let thread = session.core.thread.clone();
-        let limits = match session.core.pool.is_open() {
+        let limits = match session.core.upstreams.is_open() {
             true => {
                 Limits { bulk_len_max: thread.shared.settings.request_len_max, ..Limits::default() }
             }
