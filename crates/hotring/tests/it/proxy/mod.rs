@@ -5,6 +5,7 @@ mod faults;
 mod memcached;
 mod pool;
 mod pool_changes;
+mod pool_copies;
 
 use std::net::TcpListener;
 
