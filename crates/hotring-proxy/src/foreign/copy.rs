@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotring_protocol::memcached::ReplyForm;
 
@@ -15,7 +15,7 @@ use super::copying::{Copying, Way};
 use super::item::{
     Fate, Item, fate, line, memcached_item, meta_key, redis_item, refused, write_store,
 };
-use super::listing::{listed, page};
+use super::listing::{LIST, Listed, listed, page};
 use super::pool::Foreign;
 use super::server::{Kind, Server};
 use crate::link::{Link, Login};
@@ -41,6 +41,13 @@ const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 /// Pause between looks at whether a server that owes replies is ejected.
 const EJECTION_LOOK: Duration = Duration::from_millis(50);
 
+/// How long after the begin of a walk a memcached whose crawler is busy is asked again.
+const BUSY_MAX: Duration = Duration::from_secs(600);
+
+/// Why the keys of a memcached are not copied.
+const NO_LIST: &str =
+    "it does not list its keys, for which it must be 1.6.13 or later with its LRU crawler on";
+
 /// Pause while threads have requests by the old layout.
 const READY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -51,16 +58,19 @@ pub(crate) async fn keep_copying(shared: &Arc<Shared>, pool: &Foreign) {
     loop {
         pool.copy_begun().await;
         let Some(copying) = pool.copying() else { continue };
-        while copying.ready() < shared.settings.threads.max(1) {
+        while copying.ready() < shared.settings.threads.max(1) && !copying.is_stopped() {
             tokio::time::sleep(READY_PAUSE).await;
         }
         let (links, stored) = (HashMap::new(), HashSet::new());
-        let mut copier = Copier { shared, copying: &copying, links, refusals: 0, stored };
+        let why = String::new();
+        let mut copier = Copier { shared, copying: &copying, links, refusals: 0, stored, why };
         let failures = copier.copy_all().await;
-        let (copied, cold) = (copying.copied.value(), copying.cold.value());
+        let why = copier.why.replace(['\r', '\n', ','], " ");
+        let numbers = format!("copied={},cold={}", copying.copied.value(), copying.cold.value());
         let how = match failures.is_empty() {
-            true => format!("done,copied={copied},cold={cold}"),
-            false => format!("gave_up,copied={copied},cold={cold},servers={}", failures.join(" ")),
+            _ if copying.is_stopped() => format!("stopped,{numbers}"),
+            true => format!("done,{numbers}"),
+            false => format!("gave_up,{numbers},servers={},why={why}", failures.join(" ")),
         };
         tracing::info!("copying keys has ended: {how}");
         pool.end_copy(how, |layout| shared.publish(layout));
@@ -75,6 +85,8 @@ struct Copier<'c> {
     refusals: u32,
     /// Keys that their new server has, and that the old one may have lost already.
     stored: HashSet<Vec<u8>>,
+    /// Why a server was given up last.
+    why: String,
 }
 
 /// A server that does not do its part.
@@ -109,6 +121,18 @@ enum Walk {
     End,
 }
 
+/// How far a walk has come.
+enum Went {
+    /// Keys have come over.
+    On,
+    /// It has begun.
+    Out,
+    /// The server lists its keys later.
+    Nowhere,
+    /// The server never lists them, as it says.
+    Refused(String),
+}
+
 impl Walk {
     fn of(source: &Server) -> Self {
         match source.kind {
@@ -139,10 +163,15 @@ impl Copier<'_> {
     async fn walk(&mut self, server: &Arc<Server>, end: End) {
         let mut walk = Walk::of(server);
         let mut failures = 0;
-        while !matches!(walk, Walk::End) && !self.copying.has_given_up(server) {
+        let begun = Instant::now();
+        while !matches!(walk, Walk::End) && !self.copying.has_ended_for(server) {
             self.serve_wanted().await;
             match self.go_on(server, end, &mut walk).await {
-                Ok(()) => failures = 0,
+                Ok(Went::On) => failures = 0,
+                Ok(Went::Out) => {}
+                Ok(Went::Nowhere) if begun.elapsed() < BUSY_MAX => self.let_time_pass().await,
+                Ok(Went::Nowhere) => self.give_up(server, "its crawler is busy".to_string()),
+                Ok(Went::Refused(line)) => self.give_up(server, format!("{NO_LIST}: {line}")),
                 Err(failure) => {
                     if matches!(walk, Walk::Listing(_)) {
                         // A list cannot go on. What has come over is not in the next one.
@@ -162,7 +191,9 @@ impl Copier<'_> {
             if keys.is_empty() {
                 return;
             }
-            while let Err(failure) = self.bring(&keys).await {
+            while !self.copying.is_stopped()
+                && let Err(failure) = self.bring(&keys).await
+            {
                 self.get_over(failure, &mut failures).await;
             }
         }
@@ -174,11 +205,25 @@ impl Copier<'_> {
         tracing::warn!(server = server.name, "cannot copy keys: {why}");
         self.links.remove(&server.address);
         if server.health.is_ejected() || *failures >= TRIES {
-            self.copying.give_up(&server);
             *failures = 0;
-            return;
+            return self.give_up(&server, why);
         }
         tokio::time::sleep(PAUSE).await;
+    }
+
+    /// Waits for another list to end. Clients do not wait for that.
+    async fn let_time_pass(&mut self) {
+        let begun = Instant::now();
+        while begun.elapsed() < PAUSE {
+            self.serve_wanted().await;
+            tokio::time::sleep(READY_PAUSE).await;
+        }
+    }
+
+    fn give_up(&mut self, server: &Server, why: String) {
+        tracing::warn!(server = server.name, "its keys are not copied: {why}");
+        self.copying.give_up(server);
+        self.why = why;
     }
 
     /// Brings the next keys of a walk.
@@ -187,20 +232,30 @@ impl Copier<'_> {
         server: &Arc<Server>,
         end: End,
         walk: &mut Walk,
-    ) -> Result<(), Failure> {
+    ) -> Result<Went, Failure> {
         let next;
         let mut keys = match walk {
-            Walk::End => return Ok(()),
+            Walk::End => return Ok(Went::On),
             Walk::NotListed => {
                 // Its own connection, since the list stays behind while its keys come over.
                 *walk = Walk::Listing(Box::new(self.list(server).await?));
-                return Ok(());
+                return Ok(Went::Out);
             }
-            Walk::Listing(listing) => {
-                let (keys, is_last) = self.within(server, listed(listing)).await?;
-                next = is_last.then_some(Walk::End);
-                keys
-            }
+            Walk::Listing(listing) => match self.within(server, listed(listing)).await? {
+                Listed::More(keys) => {
+                    next = None;
+                    keys
+                }
+                Listed::Last(keys) => {
+                    next = Some(Walk::End);
+                    keys
+                }
+                Listed::Busy => {
+                    *walk = Walk::NotListed;
+                    return Ok(Went::Nowhere);
+                }
+                Listed::Never(line) => return Ok(Went::Refused(line)),
+            },
             Walk::Cursor(cursor) => {
                 let (keys, cursor) = self.scan(server, cursor).await?;
                 next = Some(if cursor == b"0" { Walk::End } else { Walk::Cursor(cursor) });
@@ -217,7 +272,7 @@ impl Copier<'_> {
         if let Some(next) = next {
             *walk = next;
         }
-        Ok(())
+        Ok(Went::On)
     }
 
     /// Brings those keys over that have not come.
@@ -381,11 +436,11 @@ impl Copier<'_> {
         page(&reply).map_err(|why| Failure { server: source.clone(), why })
     }
 
-    /// Has a memcached list its keys, by its hash table: in its lists of use an item may move past the walk.
+    /// Has a memcached list its keys.
     async fn list(&mut self, server: &Arc<Server>) -> Result<Link, Failure> {
         let list = async {
             let mut listing = dial(self.shared, server).await?;
-            listing.send(b"lru_crawler metadump hash\r\n").await?;
+            listing.send(LIST).await?;
             Ok(listing)
         };
         self.within(server, list).await
