@@ -29,6 +29,7 @@ mod settings;
 mod settle;
 mod shared;
 mod thread;
+mod tracking;
 mod upstream;
 mod upstreams;
 

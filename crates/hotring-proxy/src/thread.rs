@@ -17,10 +17,12 @@ use crate::foreign::prepare::prepare;
 use crate::foreign::server::{Kind, Server};
 use crate::layout::{Address, Layout, NONE};
 use crate::link::{Login, Protocol};
+use crate::replies::Replies;
 use crate::reply::UNREACHABLE;
-use crate::request::{Request, Target};
+use crate::request::{Request, Target, Ticket};
 use crate::settle::give_up;
 use crate::shared::Shared;
+use crate::tracking::Trackers;
 use crate::upstream::Upstream;
 use crate::upstreams::Upstreams;
 
@@ -35,6 +37,9 @@ const OPEN_LOOK: Duration = Duration::from_secs(2);
 
 /// Time between two looks at silent nodes and unused connections.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Silence after which nodes that must tell of changes are asked whether they are there.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Silence after which a node that is no primary any more is given up.
 const GONE: Duration = Duration::from_millis(300);
@@ -51,6 +56,8 @@ pub(crate) struct Thread {
     pub clients: Cell<usize>,
     /// Wakes all clients when the proxy ends.
     pub ending: Notify,
+    /// Clients that keep copies.
+    pub trackers: Trackers,
     routes: RefCell<Routes>,
     users: RefCell<HashMap<Login, Used>>,
     retries: RefCell<VecDeque<Retry>>,
@@ -112,6 +119,7 @@ impl Thread {
             prefixes: RefCell::default(),
             clients: Cell::new(0),
             ending: Notify::new(),
+            trackers: Trackers::default(),
             routes: RefCell::new(routes),
             users: RefCell::default(),
             retries: RefCell::default(),
@@ -124,9 +132,12 @@ impl Thread {
     /// Takes a new layout over, if there is one.
     pub(crate) fn renew(&self) {
         let published = self.shared.version();
-        let routes = &mut *self.routes.borrow_mut();
-        if routes.published != published {
-            routes.take(published, self.shared.layout());
+        if self.routes.borrow().published != published {
+            let before = self.version();
+            self.routes.borrow_mut().take(published, self.shared.layout());
+            if self.version() != before {
+                self.trackers.drop_all();
+            }
         }
     }
 
@@ -215,6 +226,7 @@ impl Thread {
             routes.owners[usize::from(slot)] = node;
             routes.version += 1;
             self.shared.look_again();
+            self.trackers.drop_all();
         }
         node.into()
     }
@@ -231,6 +243,12 @@ impl Thread {
         let slots = slots.filter(|(_, owner)| met.insert(**owner)).map(|(slot, _)| slot);
         let slots: Vec<Slot> = slots.collect();
         if slots.is_empty() { vec![0] } else { slots }
+    }
+
+    /// The nodes that have slots.
+    pub(crate) fn primaries(&self) -> Vec<usize> {
+        let slots = self.slots_of_primaries().into_iter();
+        slots.filter_map(|slot| self.node_for(Target::Slot(slot))).collect()
     }
 
     /// The node that serves a request.
@@ -281,6 +299,20 @@ impl Thread {
     ) {
         request.begin_again();
         upstreams.upstream(self, node).queue(bytes, request, now);
+    }
+
+    /// Asks a node behind all that it was asked over this connection. The reply comes among these.
+    pub(crate) fn ask(
+        self: &Rc<Self>,
+        upstreams: &Rc<Upstreams>,
+        node: usize,
+        bytes: &[u8],
+    ) -> Rc<Replies> {
+        let replies = Rc::new(Replies::default());
+        let ticket = Ticket { replies: replies.clone(), number: replies.expect(None), part: 0 };
+        let now = Instant::now();
+        self.send(upstreams, node, bytes, Request::new(Target::Any, ticket, false, now), now);
+        replies
     }
 
     /// Has a request tried again a little later.
@@ -375,6 +407,7 @@ impl Thread {
 
     /// Gives up silent nodes and closes unused connections. Never ends.
     pub(crate) async fn keep_house(self: &Rc<Self>) {
+        let mut heartbeat = Instant::now();
         loop {
             tokio::time::sleep(TICK).await;
             self.renew();
@@ -382,7 +415,15 @@ impl Thread {
             let since = |silence: Duration| now.checked_sub(silence).unwrap_or(now);
             let (usual, gone) = (since(self.shared.settings.node_timeout), since(GONE));
             self.allow_copy();
+            let trackers = self.trackers.all();
+            if now.duration_since(heartbeat) >= HEARTBEAT {
+                heartbeat = now;
+                trackers.iter().for_each(|it| it.ask_silent(self, since(HEARTBEAT)));
+            }
             let routes = self.routes.borrow();
+            trackers
+                .iter()
+                .for_each(|it| it.break_silent(usual, gone, |node| routes.is_gone(node)));
             let users = &mut *self.users.borrow_mut();
             users.retain(|_, used| {
                 used.upstreams.break_silent(usual, gone, |node| routes.is_gone(node));

@@ -65,6 +65,8 @@ struct Inner {
     heard_at: Instant,
     /// The number of the connection.
     connection: u64,
+    /// There is a connection.
+    is_connected: bool,
     /// The connection must end.
     is_broken: bool,
     /// No client will use it again.
@@ -92,6 +94,7 @@ impl Upstream {
             queued_at: None,
             heard_at: Instant::now(),
             connection: 0,
+            is_connected: false,
             is_broken: false,
             is_closed: false,
         };
@@ -175,6 +178,17 @@ impl Upstream {
         self.inner.borrow().connection
     }
 
+    /// Whether there is a connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.inner.borrow().is_connected
+    }
+
+    /// Whether there is a connection on which the node has said nothing since then.
+    pub(crate) fn is_silent(&self, since: Instant) -> bool {
+        let inner = self.inner.borrow();
+        inner.is_connected && inner.heard_at < since
+    }
+
     /// Ends the connection if the node owes replies and has been silent since then.
     pub(crate) fn break_if_silent(&self, since: Instant) {
         let inner = &mut *self.inner.borrow_mut();
@@ -196,10 +210,17 @@ impl Upstream {
         loop {
             poll_fn(|cx| self.poll_work(cx)).await;
             // Held for a moment only: those without clients must end.
-            let login = upstreams.upgrade().filter(|_| self.has_work()).map(|it| it.login.clone());
-            let Some(login) = login else { return };
+            let used = upstreams.upgrade().filter(|_| self.has_work());
+            let used = used.map(|it| (it.login.clone(), it.tracking.clone()));
+            let Some((login, tracking)) = used else { return };
             let address = thread.address(self.node);
-            let dialling = Link::dial(&thread.shared, &address, &login);
+            let dialling = async {
+                let mut link = Link::dial(&thread.shared, &address, &login).await?;
+                if let Some(tracking) = &tracking {
+                    tracking.begin(&mut link).await?;
+                }
+                Ok(link)
+            };
             let dialled = tokio::select! {
                 dialled = dialling => dialled,
                 () = poll_fn(|cx| self.poll_broken(cx)) => {
@@ -209,6 +230,7 @@ impl Upstream {
             match dialled {
                 Ok(link) => {
                     thread.shared.counters.dialled.add(1);
+                    self.inner.borrow_mut().is_connected = true;
                     let why = self.talk(link, &thread, &upstreams).await;
                     // What a client sends can end a connection, so that only silence speaks against a server. One that
                     // is gone fails when it is dialled.
@@ -217,6 +239,8 @@ impl Upstream {
                     }
                     tracing::debug!(node = %address, "connection lost: {why}");
                     self.end(&thread, &upstreams, None);
+                    // Behind the replies: no node tells of what was read here.
+                    tracking.inspect(|tracking| tracking.drop_all());
                 }
                 Err(why) => {
                     thread.shared.counters.unreachable.add(1);
@@ -351,7 +375,11 @@ impl Upstream {
         while let Some(len) = link.find_end(self.form())? {
             let reply = &link.input.bytes()[..len];
             // A push message answers no request.
-            if reply[0] != b'>' {
+            if reply[0] == b'>' {
+                if let Some(tracking) = &upstreams.tracking {
+                    tracking.pass_on(reply);
+                }
+            } else {
                 let (request, bytes) = self.answered(reply, now)?;
                 if let Some(request) = request {
                     if let Some(server) = &server {
@@ -433,7 +461,8 @@ impl Upstream {
         let inner = &mut *self.inner.borrow_mut();
         inner.begin += inner.bytes.len() as u64;
         inner.bytes.clear();
-        (inner.sent, inner.queued_at, inner.is_broken) = (inner.begin, None, false);
+        (inner.sent, inner.queued_at) = (inner.begin, None);
+        (inner.is_broken, inner.is_connected) = (false, false);
         inner.connection += 1;
         inner.wake_waiting();
     }

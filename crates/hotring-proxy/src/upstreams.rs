@@ -8,6 +8,7 @@ use crate::link::{Link, Login};
 use crate::request::Target;
 use crate::shared::Shared;
 use crate::thread::Thread;
+use crate::tracking::Tracking;
 use crate::upstream::Upstream;
 
 /// Limit of the time to find out whether a user is let in.
@@ -19,6 +20,9 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Connections to nodes, made when they are first needed.
 pub(crate) struct Upstreams {
     pub login: Login,
+    /// How the copies of the one client are kept true whose connections these are; None: all clients of the user share
+    /// them.
+    pub tracking: Option<Rc<Tracking>>,
     /// Whether the nodes let this user in, once that is known.
     access: Cell<Option<bool>>,
     /// A node has let this user begin and end a transaction.
@@ -31,8 +35,20 @@ impl Upstreams {
     pub(crate) fn new(login: Login) -> Rc<Self> {
         Rc::new(Upstreams {
             login,
+            tracking: None,
             access: Cell::new(None),
             may_transact: Cell::new(false),
+            by_node: RefCell::default(),
+        })
+    }
+
+    /// Those of one client that keeps copies, who has used these so far.
+    pub(crate) fn tracking(before: &Upstreams, tracking: Rc<Tracking>) -> Rc<Self> {
+        Rc::new(Upstreams {
+            login: before.login.clone(),
+            tracking: Some(tracking),
+            access: before.access.clone(),
+            may_transact: before.may_transact.clone(),
             by_node: RefCell::default(),
         })
     }
@@ -125,6 +141,27 @@ impl Upstreams {
     ) {
         for upstream in self.by_node.borrow().iter().flatten() {
             upstream.break_if_silent(if gone(upstream.node) { since_if_gone } else { since });
+        }
+    }
+
+    /// Asks nodes that have said nothing since then whether they are there, and in broadcast mode primaries to which
+    /// there is no connection.
+    pub(crate) fn ask_silent(self: &Rc<Self>, thread: &Rc<Thread>, since: Instant) {
+        let mut to_ask: Vec<usize> = Vec::new();
+        for upstream in self.by_node.borrow().iter().flatten() {
+            match upstream.has_work() {
+                true if upstream.is_silent(since) => thread.shared.look_again(),
+                false if upstream.is_silent(since) => to_ask.push(upstream.node),
+                _ => {}
+            }
+        }
+        if self.tracking.as_ref().is_some_and(|tracking| tracking.is_broadcast) {
+            let by_node = self.by_node.borrow();
+            let has_connection = |node: usize| matches!(by_node.get(node), Some(Some(it)) if it.is_connected() || it.has_work());
+            to_ask.extend(thread.primaries().into_iter().filter(|node| !has_connection(*node)));
+        }
+        for node in to_ask {
+            thread.ask(self, node, b"PING\r\n");
         }
     }
 

@@ -127,7 +127,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["link", "request"],
             &["foreign::prepare"],
             // A connection gives requests back to the thread, which has the connections of all users.
-            &["settle", "thread", "upstream", "upstreams"],
+            &["settle", "thread", "tracking", "upstream", "upstreams"],
             &["discover", "foreign", "info"],
             &["client"],
             &["listen"],

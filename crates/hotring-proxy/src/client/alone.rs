@@ -3,7 +3,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -16,9 +15,8 @@ use super::transaction::Watch;
 use super::{Client, Session};
 use crate::link::{DialError, Link, Login, Protocol};
 use crate::plan::{is_subscribing, sole_slot, write_request};
-use crate::replies::Replies;
 use crate::reply::{Form, Refusal, UNKNOWN, UNREACHABLE};
-use crate::request::{Request, Target, Ticket};
+use crate::request::Target;
 use crate::upstreams::lets_in;
 
 /// Pause before a node is asked again.
@@ -50,10 +48,20 @@ impl Client {
                 (self.session.watch, self.session.transaction) = (None, None);
                 self.session.answer(|writer| writer.ok());
             }
-            CommandId::Exec => self.execute_watched().await,
+            CommandId::Exec => {
+                self.execute_watched().await;
+                self.session.drop_copies();
+            }
             CommandId::Wait => self.wait_for_replicas(args).await?,
+            CommandId::ClientTracking => self.track(args).await,
+            CommandId::ClientTrackingInfo | CommandId::ClientGetRedir => {
+                self.describe_tracking(args).await;
+            }
             _ if is_subscribing(spec) => self.change_subscriptions(spec, args).await?,
-            _ => self.block(spec, args).await?,
+            _ => {
+                self.block(spec, args).await?;
+                self.session.drop_copies();
+            }
         }
         Ok(())
     }
@@ -302,9 +310,12 @@ impl Client {
 
     /// Has a node check a login, and uses it from then on. Otherwise the client has got the error.
     async fn log_in(&mut self, mut login: Login) -> bool {
-        if self.session.watch.is_some() || self.session.subscriptions.is_any() {
+        let Session { watch, subscriptions, tracking, .. } = &self.session;
+        if watch.is_some() || subscriptions.is_any() || tracking.is_some() {
             // Their connections act as the earlier user, and speak as before.
-            self.session.refuse("ERR end WATCH and all subscriptions before AUTH and HELLO");
+            self.session.refuse(
+                "ERR end WATCH, CLIENT TRACKING and all subscriptions before AUTH and HELLO",
+            );
             return false;
         }
         let open = Login { user: None, ..login.clone() };
@@ -477,8 +488,10 @@ impl Session {
         Login { user: None, ..self.login.clone() }
     }
 
-    fn use_login(&mut self, login: Login) {
-        self.core.upstreams = self.core.thread.upstreams(&login);
+    /// Has the client share the connections of a user.
+    pub(super) fn use_login(&mut self, login: Login) {
+        self.core.use_upstreams(self.core.thread.upstreams(&login));
+        self.end_tracking();
         (self.login, self.own) = (login, None);
     }
 
@@ -499,28 +512,12 @@ impl Session {
         for (node, connection) in self.core.replies.written() {
             let upstream = self.core.upstreams.upstream(&self.core.thread, node);
             let is_known = upstream.connection() == connection;
-            let reply = if is_known { self.ask_shared(node, &bytes).await } else { Vec::new() };
+            let ask = || self.core.thread.ask(&self.core.upstreams, node, &bytes);
+            let reply = if is_known { ask().first().await } else { Vec::new() };
             let number = reply.strip_prefix(b":").and_then(|line| parse_i64(line.trim_ascii()));
             let number = number.filter(|_| upstream.connection() == connection).unwrap_or(0);
             least = Some(least.map_or(number, |least: i64| least.min(number)));
         }
         least.unwrap_or(0)
-    }
-
-    /// Asks a node over the connection that all clients share, behind the client's earlier requests.
-    async fn ask_shared(&self, node: usize, bytes: &[u8]) -> Vec<u8> {
-        let replies = Rc::new(Replies::default());
-        let ticket = Ticket { replies: replies.clone(), number: replies.expect(None), part: 0 };
-        let now = Instant::now();
-        let request = Request::new(Target::Any, ticket, false, now);
-        self.core.thread.send(&self.core.upstreams, node, bytes, request, now);
-        let mut reply = Vec::new();
-        poll_fn(|cx| {
-            replies.wake_later(cx);
-            replies.take_ready(&mut reply);
-            if reply.is_empty() { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
-        reply
     }
 }

@@ -65,6 +65,13 @@ impl Core {
         }
     }
 
+    /// Sends requests over other connections from now on. All replies have come.
+    pub(super) fn use_upstreams(&mut self, upstreams: Rc<Upstreams>) {
+        self.upstreams = upstreams;
+        // WAIT would ask connections that have not written.
+        self.replies.forget_written();
+    }
+
     /// Whether the client may send another request.
     pub(super) fn may_take(&mut self) -> bool {
         let waiting = self.replies.waiting();

@@ -39,6 +39,7 @@ impl Session {
                 let line = self.describe();
                 self.answer(|writer| writer.verbatim("txt", &line));
             }
+            CommandId::ClientCaching => self.allow_copy(args),
             CommandId::ClientReply if !args.at(2).eq_ignore_ascii_case(b"on") => {
                 self.answer(|writer| {
                     writer.error("ERR CLIENT REPLY OFF and SKIP do not work through a proxy");

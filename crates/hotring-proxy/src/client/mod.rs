@@ -7,6 +7,7 @@ mod here;
 pub(crate) mod memcached;
 mod pool;
 mod subscribe;
+mod tracking;
 mod transaction;
 mod wire;
 
@@ -22,6 +23,7 @@ use crate::thread::Thread;
 use core::{Core, Flow};
 use memcached::is_http;
 use subscribe::Subscriptions;
+use tracking::Asked;
 use transaction::{Transaction, Watch};
 use wire::Wire;
 
@@ -43,6 +45,7 @@ pub(crate) struct Session {
     transaction: Option<Transaction>,
     watch: Option<Watch>,
     subscriptions: Subscriptions,
+    tracking: Option<Asked>,
     /// A connection to a node for requests that wait.
     own: Option<(usize, Link)>,
     /// After QUIT.
@@ -78,6 +81,7 @@ impl Client {
             transaction: None,
             watch: None,
             subscriptions: Subscriptions::default(),
+            tracking: None,
             own: None,
             ends: false,
         };

@@ -6,6 +6,7 @@ mod memcached;
 mod pool;
 mod pool_changes;
 mod pool_copies;
+mod tracking;
 
 use std::net::TcpListener;
 
