@@ -216,6 +216,24 @@ fn the_nodes_check_who_may_do_what() {
     demo.end();
 }
 
+/// One that had sent much behind its request was not seen to end, and took what others would have got.
+#[test]
+fn a_client_that_ends_behind_a_long_pipeline_takes_nothing() {
+    let demo = Demo::start(&["--copies", "1"]);
+    let proxy = proxy(&demo, Settings::default());
+    let mut other = connect(&proxy);
+    let mut gone = TcpStream::connect(proxy.addresses()[0]).unwrap();
+    gone.write_all(b"BLPOP list 0\r\n").unwrap();
+    gone.write_all(&b"PING\r\n".repeat(15_000)).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    drop(gone);
+    wait_for("it is gone", || counted(&mut other, "connected_clients") == 1);
+    assert_eq!(say(&mut other, "RPUSH list y"), "1");
+    assert_eq!(say(&mut other, "LLEN list"), "1");
+    drop(proxy);
+    demo.end();
+}
+
 #[test]
 fn reads_of_a_hot_key_are_merged() {
     let demo = Demo::start(&["--copies", "1"]);
