@@ -32,7 +32,8 @@ pub(crate) fn settle(
     let is_pool = thread.is_pool();
     // Servers of a pool know nothing of each other: what they say of others is not followed.
     let counts = |refusal: &Refusal<'_>| !is_pool || *refusal == Refusal::Later;
-    match Refusal::read(decisive).filter(|refusal| now < request.until && counts(refusal)) {
+    let may_go_on = now < request.until && !request.is_torn();
+    match Refusal::read(decisive).filter(|refusal| may_go_on && counts(refusal)) {
         _ if request.translation.is_some() && request.n_replies > 1 => request.finish(reply),
         // The text may be the script's own. What other nodes say decides.
         Some(Refusal::Moved(..)) if request.is_script => {
@@ -55,8 +56,7 @@ pub(crate) fn settle(
         Some(Refusal::Later) if request.is_last() => thread.retry(upstreams, request, bytes),
         _ => match error {
             Some(error) if request.errors == request.n_replies => request.finish(&error),
-            // The node knows of no transaction: it has refused MULTI, and has executed what it did not refuse.
-            Some(_) if reply.starts_with(b"-ERR EXEC without MULTI") => {
+            Some(_) if request.is_torn() => {
                 thread.shared.counters.unknown.add(1);
                 request.refuse(UNKNOWN);
             }

@@ -411,18 +411,10 @@ impl Upstream {
         if inner.sent < sent_at_least {
             return Err(unasked());
         }
-        request.missing -= 1;
-        let is_error = request.form.is_error(reply);
-        request.errors += usize::from(is_error);
-        if request.missing > 0 {
-            if let Some(translation) = &mut request.translation {
-                translation.before.extend_from_slice(reply);
-            }
-            if is_error && request.error.is_none() {
-                request.error = Some(reply.to_vec());
-            }
+        if !request.count(reply) {
             return Ok((None, Vec::new()));
         }
+        let is_error = request.form.is_error(reply);
         if request.writes && !is_error {
             request.ticket.replies.note_write(self.node, inner.connection);
         }

@@ -278,18 +278,26 @@ impl Client {
         if link.send(&bytes).await.is_err() {
             return self.session.refuse(UNKNOWN);
         }
+        let mut begins = true;
         for left in (0..n).rev() {
             let time = self.session.core.thread.shared.settings.node_timeout;
             let Ok(reply) = link.next_within(Form::Resp, time).await else {
                 return self.session.refuse(UNKNOWN);
             };
             if left > 0 {
-                error = error.or(reply.starts_with(b"-").then_some(reply));
+                let is_error = reply.starts_with(b"-");
+                if !is_error && !begins {
+                    // The node has refused MULTI, and has done this.
+                    return self.session.refuse(UNKNOWN);
+                }
+                begins &= left < n - 1 || !is_error;
+                error = error.or(is_error.then_some(reply));
                 continue;
             }
             let decisive = error.as_ref().filter(|_| reply.starts_with(b"-")).unwrap_or(&reply);
             match Refusal::read(decisive) {
                 Some(_) => self.session.answer(|writer| writer.null_array()),
+                None if !begins => self.session.core.replies.answer(decisive),
                 None => self.session.core.replies.answer(&reply),
             }
         }
