@@ -22,7 +22,6 @@ mod layout;
 mod link;
 mod listen;
 mod plan;
-mod pool;
 mod replies;
 mod reply;
 mod request;
@@ -30,7 +29,9 @@ mod settings;
 mod settle;
 mod shared;
 mod thread;
+mod tracking;
 mod upstream;
+mod upstreams;
 
 pub use listen::Proxy;
 pub use settings::Settings;

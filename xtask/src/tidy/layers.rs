@@ -126,8 +126,8 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["foreign::rewrite"],
             &["link", "request"],
             &["foreign::prepare"],
-            // A pool has connections, which give requests back to the thread, which has pools.
-            &["pool", "settle", "thread", "upstream"],
+            // A connection gives requests back to the thread, which has the connections of all users.
+            &["settle", "thread", "tracking", "upstream", "upstreams"],
             &["discover", "foreign", "info"],
             &["client"],
             &["listen"],

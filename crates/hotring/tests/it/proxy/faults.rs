@@ -30,7 +30,7 @@ fn wait_for_more(load: &Load, more: u64) {
 }
 
 /// A shard whose primary is not the node that keeps the records.
-fn expendable(keeper: &Keeper, demo: &Demo) -> ShardId {
+pub(super) fn expendable(keeper: &Keeper, demo: &Demo) -> ShardId {
     let directory = keeper.directory();
     let is_first = |shard: &ShardId| {
         let node = directory.node(directory.shards[shard].1.primary.node).unwrap();
@@ -111,6 +111,33 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
         let reply = say(&mut one, &format!("GET {dead}"));
         reply == "1" || reply == "2"
     });
+    drop(proxy);
+    demo.end();
+}
+
+/// Its time once began again at the node that got the slot.
+#[test]
+fn a_client_that_waits_keeps_its_time_when_its_slot_moves() {
+    let demo = Demo::start(&["--copies", "1"]);
+    let keeper = Keeper::of(&demo);
+    let proxy = proxy(&demo, Settings::default());
+    let (mut wire, mut other) = (connect(&proxy), connect(&proxy));
+    assert_eq!(say(&mut wire, "SET {l}x 1"), "OK");
+    let slot = slot_of(b"l");
+    let directory = keeper.directory();
+    let from = directory.owners.of(slot).unwrap();
+    let to = *directory.shards.keys().find(|shard| **shard != from).unwrap();
+    let begun = Instant::now();
+    wire.send("BLPOP {l}ist 3\r\n").unwrap();
+    other.send("WAITKEY {l}x 3000\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    let slots: SlotSet = [slot].into_iter().collect();
+    keeper.order(1, from, to, &slots);
+    keeper.wait_until_moved(to, &slots);
+    assert_eq!(super::shown(&wire.reply().unwrap()), "nil");
+    assert_eq!(super::shown(&other.reply().unwrap()), "0");
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(2) && took < Duration::from_millis(4_200), "{took:?}");
     drop(proxy);
     demo.end();
 }
