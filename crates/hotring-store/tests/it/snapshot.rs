@@ -1,7 +1,7 @@
 //! A snapshot taken while everybody writes, and the log behind it, are the store: at the end of the log, and where it
 //! ends earlier; and whatever a crash leaves of a snapshot that is being published.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -177,6 +177,12 @@ fn restored_in_order(storage: &Memory, last: Lsn) -> (State, Pins) {
     });
     assert!(recovered.expect("it is whole").last >= end);
     whole(&store)
+}
+
+/// The name and the content of each file.
+fn files(memory: &Memory) -> Vec<(String, Option<Vec<u8>>)> {
+    let names = memory.list().expect("it works").into_iter();
+    names.map(|name| (name.clone(), memory.content(&name))).collect()
 }
 
 /// Threads write until `f` is done with the store.
@@ -428,7 +434,12 @@ fn a_crash_while_a_snapshot_is_published_loses_nothing() {
         let was = whole(&logged.store);
         let images = std::mem::take(&mut *images.lock().expect("nobody panics"));
         assert!(images.len() > 20);
+        let mut seen = BTreeSet::new();
         for (i, image) in images.iter().enumerate() {
+            // Most cuts leave the same files, as few changes are not synced at a time.
+            if !seen.insert(files(image)) {
+                continue;
+            }
             let names = image.list().expect("it works");
             let is_snapshot = Snapshot::newest(image).expect("it is whole").is_some();
             *met.entry((round, is_snapshot)).or_insert(0) += 1;
