@@ -3,6 +3,7 @@
 //!
 //! 1. A message must not overtake the reply to a request that was sent before: with the old value, which comes behind
 //!    it, the client would have a copy of which no node knows. So a message takes the next place among the replies.
+//!    If too many wait there, one that tells the client to drop all copies replaces them, behind the last.
 //! 2. When a connection has ended, or the routes have changed, messages may have been lost: the client is told to drop
 //!    all copies, behind the replies to all that it has sent so far.
 //! 3. A connection on which nothing comes is asked from time to time. So one whose node is cut off ends.
@@ -15,11 +16,8 @@ use std::rc::{Rc, Weak};
 
 use crate::link::{DialError, Link};
 use crate::replies::Replies;
-use crate::reply::Refusal;
+use crate::reply::{DROP_ALL, Refusal};
 use crate::upstreams::Upstreams;
-
-/// Tells a client of RESP3 to drop all copies.
-const DROP_ALL: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
 
 /// How the copies of one client are kept true.
 pub(crate) struct Tracking {
@@ -53,7 +51,7 @@ impl Tracking {
     /// Passes a message of a node on.
     pub(crate) fn pass_on(&self, message: &[u8]) {
         if self.is_on.get() {
-            self.replies.answer(message);
+            self.replies.tell(message);
         }
     }
 
