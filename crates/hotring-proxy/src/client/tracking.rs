@@ -117,6 +117,10 @@ impl Client {
 
     /// Asks any node over a connection of its own. Without a reply the client gets an error.
     async fn ask_apart(&mut self, requests: &[u8], n: usize) -> Option<Vec<u8>> {
+        if let Some(error) = self.session.access_error() {
+            self.session.refuse(error);
+            return None;
+        }
         let Some(node) = self.session.core.thread.node_for(Target::Any) else {
             self.session.refuse(UNREACHABLE);
             return None;
