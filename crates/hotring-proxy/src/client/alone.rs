@@ -163,8 +163,7 @@ impl Client {
                     _ => return Ok(Some(reply)),
                 },
                 Tried::Lost if is_write => {
-                    self.session.core.thread.shared.counters.unknown.add(1);
-                    self.session.refuse(UNKNOWN);
+                    self.session.admit_unknown_fate();
                     return Ok(None);
                 }
                 Tried::Lost | Tried::Unsent if is_over || limit.has_passed(begun) => {
@@ -287,19 +286,19 @@ impl Client {
         }
         let mut error = None;
         if link.send(&bytes).await.is_err() {
-            return self.session.refuse(UNKNOWN);
+            return self.session.admit_unknown_fate();
         }
         let mut begins = true;
         for left in (0..n).rev() {
             let time = self.session.core.thread.shared.settings.node_timeout;
             let Ok(reply) = link.next_within(Form::Resp, time).await else {
-                return self.session.refuse(UNKNOWN);
+                return self.session.admit_unknown_fate();
             };
             if left > 0 {
                 let is_error = reply.starts_with(b"-");
                 if !is_error && !begins {
                     // The node has refused MULTI, and has done this.
-                    return self.session.refuse(UNKNOWN);
+                    return self.session.admit_unknown_fate();
                 }
                 begins &= left < n - 1 || !is_error;
                 error = error.or(is_error.then_some(reply));
@@ -533,6 +532,12 @@ enum Tried {
 impl Session {
     pub(super) fn refuse(&self, text: &str) {
         self.answer(|writer| writer.error(text));
+    }
+
+    /// Tells the client that the fate of its write is unknown.
+    fn admit_unknown_fate(&self) {
+        self.core.thread.shared.counters.unknown.add(1);
+        self.refuse(UNKNOWN);
     }
 
     /// The login of the default user without a password, in the present version of the protocol.
