@@ -146,7 +146,12 @@ impl Upstreams {
 
     /// Asks nodes that have said nothing since then whether they are there, and in broadcast mode primaries to which
     /// there is no connection.
-    pub(crate) fn ask_silent(self: &Rc<Self>, thread: &Rc<Thread>, since: Instant) {
+    pub(crate) fn ask_silent(
+        self: &Rc<Self>,
+        thread: &Rc<Thread>,
+        since: Instant,
+        primaries: &[usize],
+    ) {
         let mut to_ask: Vec<usize> = Vec::new();
         for upstream in self.by_node.borrow().iter().flatten() {
             match upstream.has_work() {
@@ -158,7 +163,7 @@ impl Upstreams {
         if self.tracking.as_ref().is_some_and(|tracking| tracking.is_broadcast) {
             let by_node = self.by_node.borrow();
             let has_connection = |node: usize| matches!(by_node.get(node), Some(Some(it)) if it.is_connected() || it.has_work());
-            to_ask.extend(thread.primaries().into_iter().filter(|node| !has_connection(*node)));
+            to_ask.extend(primaries.iter().filter(|node| !has_connection(**node)));
         }
         for node in to_ask {
             thread.ask(self, node, b"PING\r\n");
