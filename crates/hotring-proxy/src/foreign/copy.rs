@@ -63,12 +63,13 @@ pub(crate) async fn keep_copying(shared: &Arc<Shared>, pool: &Foreign) {
         }
         let (links, stored) = (HashMap::new(), HashSet::new());
         let why = String::new();
-        let mut copier = Copier { shared, copying: &copying, links, refusals: 0, stored, why };
+        let mut copier =
+            Copier { shared, copying: &copying, links, refusals: 0, stored, why, is_cut: false };
         let failures = copier.copy_all().await;
         let why = copier.why.replace(['\r', '\n', ','], " ");
         let numbers = format!("copied={},cold={}", copying.copied.value(), copying.cold.value());
         let how = match failures.is_empty() {
-            _ if copying.is_stopped() => format!("stopped,{numbers}"),
+            _ if copier.is_cut => format!("stopped,{numbers}"),
             true => format!("done,{numbers}"),
             false => format!("gave_up,{numbers},servers={},why={why}", failures.join(" ")),
         };
@@ -87,6 +88,8 @@ struct Copier<'c> {
     stored: HashSet<Vec<u8>>,
     /// Why a server was given up last.
     why: String,
+    /// It was stopped before it had all keys.
+    is_cut: bool,
 }
 
 /// A server that does not do its part.
@@ -186,6 +189,8 @@ impl Copier<'_> {
                 }
             }
         }
+        let is_done = matches!(walk, Walk::End) || self.copying.has_given_up(server);
+        self.is_cut |= !is_done && self.copying.is_stopped();
     }
 
     /// Brings what clients want.
