@@ -19,6 +19,9 @@ use crate::replies::Replies;
 use crate::reply::{DROP_ALL, Refusal};
 use crate::upstreams::Upstreams;
 
+/// Clients of one thread that keep copies at the same time. Each has connections of its own.
+const TRACKERS_MAX: usize = 1_000;
+
 /// How the copies of one client are kept true.
 pub(crate) struct Tracking {
     /// The requests that begin it on a connection.
@@ -66,6 +69,11 @@ impl Tracking {
 pub(crate) struct Trackers(RefCell<Vec<Weak<Upstreams>>>);
 
 impl Trackers {
+    /// Whether there is room for the connections of another client.
+    pub(crate) fn has_room(&self) -> bool {
+        self.all().len() < TRACKERS_MAX
+    }
+
     /// Adds a client.
     pub(crate) fn add(&self, upstreams: &Rc<Upstreams>) {
         self.0.borrow_mut().push(Rc::downgrade(upstreams));
@@ -149,5 +157,15 @@ mod tests {
         drop(other);
         thread.moved(7, "b:1");
         assert_eq!((told(&one), thread.trackers.all().len()), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn clients_that_keep_copies_are_bounded() {
+        let shared = Shared::new(Settings::default(), Box::new(|_, _| true)).unwrap();
+        let thread = Thread::new(Arc::new(shared));
+        let mut known: Vec<_> = (0..TRACKERS_MAX).map(|_| tracker(&thread)).collect();
+        assert!(!thread.trackers.has_room());
+        known.pop();
+        assert!(thread.trackers.has_room());
     }
 }

@@ -141,6 +141,9 @@ impl Session {
     /// Gives the client connections of its own.
     async fn begin_tracking(&mut self, asked: Asked) {
         let thread = self.core.thread.clone();
+        if self.tracking.is_none() && !thread.trackers.has_room() {
+            return self.refuse("ERR too many clients of this proxy keep copies at once");
+        }
         let tracking = asked.tracking.clone();
         let upstreams = Upstreams::tracking(&self.core.upstreams, tracking.clone());
         // First, so that a node that falls silent now is given up.
