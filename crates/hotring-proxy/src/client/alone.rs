@@ -202,11 +202,15 @@ impl Client {
         bytes: &[u8],
         limit: Limit,
     ) -> io::Result<Tried> {
+        let node_timeout = self.session.core.thread.shared.settings.node_timeout;
         let asked = async {
             link.send(bytes).await?;
             match limit {
                 Limit::Reply(time) => link.next_within(Form::Resp, time).await,
-                Limit::Wait(_) => link.next().await,
+                Limit::Wait(Some(time)) => {
+                    link.next_within(Form::Resp, time.saturating_add(node_timeout)).await
+                }
+                Limit::Wait(None) => link.next().await,
             }
         };
         Ok(match self.beside(asked).await? {
@@ -509,7 +513,7 @@ fn with_time_left(spec: &Spec, args: ArgsView<'_>, passed: Duration) -> Vec<u8> 
 enum Limit {
     /// Each reply must come within this time.
     Reply(Duration),
-    /// The node waits for so long, or until something happens.
+    /// The node waits for so long, or until something happens, and then replies as soon as to other requests.
     Wait(Option<Duration>),
 }
 

@@ -101,6 +101,8 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
     one.send(&format!("GET {dead}\r\n")).unwrap();
     let mut writer = connect(&proxy);
     writer.send(&format!("INCR {dead}\r\n")).unwrap();
+    let mut waits = connect(&proxy);
+    waits.send(&format!("BLPOP {dead} 1\r\n")).unwrap();
     for (verb, wire) in &mut alone {
         let time = if *verb == "BLPOP" { " 1" } else { "" };
         wire.send(&format!("{verb} {dead}{time}\r\n")).unwrap();
@@ -112,6 +114,8 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
     }
     // The fate of a write that was sent is unknown; a read is tried again, and then given up.
     let unknown = super::shown(&writer.reply().unwrap());
+    assert!(unknown.starts_with("-UNKNOWN"), "{unknown}");
+    let unknown = super::shown(&waits.reply().expect("it ends in time"));
     assert!(unknown.starts_with("-UNKNOWN"), "{unknown}");
     let given_up = super::shown(&one.reply().unwrap());
     assert!(given_up.starts_with("-CLUSTERDOWN"), "{given_up}");
