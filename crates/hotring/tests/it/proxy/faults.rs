@@ -88,6 +88,11 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
     let (dead, alive) = (of(&|shard| shard == Some(doomed)), of(&|shard| shard != Some(doomed)));
     let (mut one, mut other) = (connect(&proxy), connect(&proxy));
     assert_eq!(say(&mut one, &format!("SET {dead} 1")), "OK");
+    // Their connections to the node do not come about.
+    let mut alone = ["BLPOP", "WATCH"].map(|verb| (verb, connect(&proxy)));
+    for (_, wire) in &mut alone {
+        assert!(say(wire, "HELLO 3").starts_with("Map"));
+    }
     let node = directory.node(directory.shards[&doomed].1.primary.node).unwrap();
     let node = demo.nodes[&format!("127.0.0.1:{}", node.port)];
     kill_process(node, Signal::STOP).unwrap();
@@ -96,6 +101,12 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
     one.send(&format!("GET {dead}\r\n")).unwrap();
     let mut writer = connect(&proxy);
     writer.send(&format!("INCR {dead}\r\n")).unwrap();
+    let mut waits = connect(&proxy);
+    waits.send(&format!("BLPOP {dead} 1\r\n")).unwrap();
+    for (verb, wire) in &mut alone {
+        let time = if *verb == "BLPOP" { " 1" } else { "" };
+        wire.send(&format!("{verb} {dead}{time}\r\n")).unwrap();
+    }
     for _ in 0..20 {
         let begun = Instant::now();
         assert_eq!(say(&mut other, &format!("SET {alive} 1")), "OK");
@@ -104,8 +115,14 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
     // The fate of a write that was sent is unknown; a read is tried again, and then given up.
     let unknown = super::shown(&writer.reply().unwrap());
     assert!(unknown.starts_with("-UNKNOWN"), "{unknown}");
+    let unknown = super::shown(&waits.reply().expect("it ends in time"));
+    assert!(unknown.starts_with("-UNKNOWN"), "{unknown}");
     let given_up = super::shown(&one.reply().unwrap());
     assert!(given_up.starts_with("-CLUSTERDOWN"), "{given_up}");
+    for (verb, wire) in &mut alone {
+        let given_up = super::shown(&wire.reply().unwrap());
+        assert!(given_up.starts_with("-CLUSTERDOWN"), "{verb}: {given_up}");
+    }
     kill_process(node, Signal::CONT).unwrap();
     wait_for("the node serves again", || {
         let reply = say(&mut one, &format!("GET {dead}"));
