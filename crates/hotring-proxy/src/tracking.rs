@@ -36,6 +36,16 @@ pub(crate) struct Tracking {
 }
 
 impl Tracking {
+    /// Of a client that has these replies. It is off.
+    pub(crate) fn new(
+        setup: Vec<u8>,
+        n_setup: usize,
+        is_broadcast: bool,
+        replies: Rc<Replies>,
+    ) -> Rc<Self> {
+        Rc::new(Tracking { setup, n_setup, is_broadcast, is_on: Cell::new(false), replies })
+    }
+
     /// Begins on a new connection.
     pub(crate) async fn begin(&self, link: &mut Link) -> Result<(), DialError> {
         let reply = ask_all(link, &self.setup, self.n_setup).await?;
@@ -118,13 +128,8 @@ mod tests {
     use crate::thread::Thread;
 
     fn tracker(thread: &Thread) -> Rc<Upstreams> {
-        let tracking = Rc::new(Tracking {
-            setup: Vec::new(),
-            n_setup: 0,
-            is_broadcast: false,
-            is_on: Cell::new(true),
-            replies: Rc::default(),
-        });
+        let tracking = Tracking::new(Vec::new(), 0, false, Rc::default());
+        tracking.is_on.set(true);
         let upstreams = Upstreams::tracking(&Upstreams::new(Login::default()), tracking);
         thread.trackers.add(&upstreams);
         upstreams

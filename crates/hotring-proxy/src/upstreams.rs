@@ -209,7 +209,6 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
-    use crate::replies::Replies;
     use crate::settings::Settings;
 
     /// A client that kept copies, and left while its node was silent, once left its connection behind.
@@ -221,13 +220,7 @@ mod tests {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let node = thread.number_of(&silent.local_addr().unwrap().to_string());
         let shared = Upstreams::new(Login::default());
-        let tracking = Rc::new(Tracking {
-            setup: b"PING\r\n".to_vec(),
-            n_setup: 1,
-            is_broadcast: false,
-            is_on: Cell::new(true),
-            replies: Rc::new(Replies::default()),
-        });
+        let tracking = Tracking::new(b"PING\r\n".to_vec(), 1, false, Rc::default());
         let own = Upstreams::tracking(&shared, tracking);
         let local = LocalSet::new();
         for upstreams in [shared, own] {

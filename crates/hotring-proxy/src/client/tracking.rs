@@ -1,6 +1,5 @@
 //! CLIENT TRACKING and its kin.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use hotring_protocol::ArgsView;
@@ -91,13 +90,8 @@ impl Client {
             write_request(args.iter(), &mut requests);
             write_request(wanted.words.iter().copied(), &mut setup);
         }
-        let tracking = Rc::new(Tracking {
-            setup,
-            n_setup: n,
-            is_broadcast: wanted.is_broadcast,
-            is_on: Cell::new(false),
-            replies: self.session.core.replies.clone(),
-        });
+        let replies = self.session.core.replies.clone();
+        let tracking = Tracking::new(setup, n, wanted.is_broadcast, replies);
         let asked = Asked { requests, n, caching: wanted.caching, tracking };
         self.session.begin_tracking(asked).await;
     }
