@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::process;
 use crate::suite::Done;
@@ -57,7 +57,12 @@ fn check_example() -> Result<()> {
     if code.is_empty() || !readme.contains(&format!("```rust\n{code}```")) {
         bail!("the README's Rust example differs from xtask/examples/embed.rs");
     }
-    print!("  the README's example prints: {}", output("embed", &[])?);
+    let printed = output("embed", &[])?;
+    ensure!(
+        code.contains(&format!("// {printed}")),
+        "the README's Rust example prints {printed:?}: say so in its comment"
+    );
+    print!("  the README's example prints: {printed}");
     Ok(())
 }
 
