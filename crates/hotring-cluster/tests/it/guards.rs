@@ -429,9 +429,32 @@ fn a_promotion_that_went_through_unseen_goes_on_after_a_change_of_the_record() {
     pair.replica.outcome(pair.now, found(7, &through));
     pair.replica.outcome(pair.now, Outcome::Done(8));
     let acts = pair.replica.acts();
-    let epoch = |act: &replica::Act| match act {
-        replica::Act::TakeOver(from) => Some(from.epoch),
+    let taken = |act: &replica::Act| match act {
+        replica::Act::TakeOver(from) => Some((from.epoch, from.deposed)),
         _ => None,
     };
-    assert_eq!(acts.iter().find_map(epoch), Some(Epoch(4)), "{acts:?}");
+    // It used to forget the old primary here, and writes waited for that one.
+    assert_eq!(acts.iter().find_map(taken), Some((Epoch(4), Some(node(1)))), "{acts:?}");
+}
+
+/// The old primary gets no time to come back. It got none for good: after it had come back it was taken out of the set
+/// whenever its primary had stood still for a second, which no other member was.
+#[test]
+fn an_old_primary_that_follows_is_a_member_like_any_other() {
+    let is_taken_out = |follows: bool| {
+        let mut pair = recorded_pair();
+        pair.primary.deposed = Some(node(2));
+        if follows {
+            pair.replica.began(*pair.primary.history().last_start().unwrap()).unwrap();
+            pair.primary.hello(pair.now, &pair.replica.hello(0).unwrap(), 1);
+            pair.settle();
+            pair.tick(250);
+            assert_eq!(pair.told, [], "it is in sync");
+        }
+        pair.now += at(1500);
+        pair.primary.tick(pair.now, Told::default());
+        pair.primary.acts().iter().any(|act| matches!(act, Act::Ask(_)))
+    };
+    assert!(is_taken_out(false));
+    assert!(!is_taken_out(true));
 }

@@ -18,7 +18,7 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::PromoteOutside, Mode::Named, 20),
     (Fault::PromoteOutside, Mode::Recorded, 1),
     (Fault::ForgetEpoch, Mode::Named, 55),
-    (Fault::ForgetEpoch, Mode::Recorded, 367),
+    (Fault::ForgetEpoch, Mode::Recorded, 307),
     (Fault::TrustEmpty, Mode::Named, 11),
     (Fault::TrustEmpty, Mode::Recorded, 11),
     (Fault::HalfBatch, Mode::Named, 0),
