@@ -362,14 +362,31 @@ fn a_replica_is_added_beside_writers_that_never_pause() {
         pair.apply(last - 1);
     }
     assert!(is_added(&pair.told));
-    // And one that stands still keeps nothing from being acknowledged for long.
+}
+
+/// It used to hold writes for as long as a member may: the whole lag, though no record named it.
+#[test]
+fn a_joiner_that_stands_still_holds_writes_for_half_of_the_lag() {
+    let lag = Rules::default().in_sync_lag;
     let mut pair = begun_pair(vec![]);
     pair.tick(0);
     pair.tick(100);
     pair.write(20);
+    let written = pair.now;
     assert_eq!(pair.primary.committed(), 11, "it is about to be added");
-    (0..11).for_each(|_| pair.tick(100));
-    assert_eq!(pair.primary.committed(), 20);
+    while pair.primary.committed() < 20 {
+        assert!(pair.now - written <= lag / 2, "writes still wait");
+        assert!(!is_added(&pair.told), "it lacks records");
+        pair.tick(50);
+    }
+    // Writes do not wait for it again before it is there again.
+    pair.tick(50);
+    pair.write(30);
+    assert_eq!(pair.primary.committed(), 30);
+    pair.apply(30);
+    pair.tick(50);
+    pair.write(40);
+    assert_eq!(pair.primary.committed(), 30, "it is about to be added again");
 }
 
 /// The primary used to take it for silent at once, and the record lost it before it could claim the role: unless the

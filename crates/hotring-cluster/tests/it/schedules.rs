@@ -30,7 +30,7 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::RemoveEarly, Mode::Recorded, 8),
     (Fault::BreakPromise, Mode::Named, 165),
     (Fault::BreakPromise, Mode::Recorded, 3),
-    (Fault::AnySession, Mode::Recorded, 63),
+    (Fault::AnySession, Mode::Recorded, 221),
     (Fault::CaughtUpEarly, Mode::Recorded, 7267),
     (Fault::ForgetRepair, Mode::Named, 458),
     (Fault::ForgetRepair, Mode::Recorded, 74),
