@@ -28,12 +28,12 @@ fn group(key: &[u8]) -> u16 {
 }
 
 /// Whether the key is of the groups that move.
-fn moves(key: &[u8]) -> bool {
+pub fn moves(key: &[u8]) -> bool {
     (1..3).contains(&group(key))
 }
 
 /// Changes the standing of the groups that move, and of the others. Returns the version and the last record.
-fn set_grounds(store: &Store, moving: Standing, others: Standing) -> (u64, Option<Lsn>) {
+pub fn set_grounds(store: &Store, moving: Standing, others: Standing) -> (u64, Option<Lsn>) {
     let mut version = 0;
     let last = store.session().change_grounds(|next| {
         version = next;
@@ -43,7 +43,7 @@ fn set_grounds(store: &Store, moving: Standing, others: Standing) -> (u64, Optio
 }
 
 /// Removes the hidden keys; returns their number.
-fn forget_all(store: &Store) -> usize {
+pub fn forget_all(store: &Store) -> usize {
     let (mut session, mut cursor, mut removed) = (store.session(), 0, 0);
     loop {
         let forgotten = session.forget_some(cursor, 7, |_| false);
@@ -138,16 +138,16 @@ impl WalkSink for Parts {
 }
 
 /// What a store sends of the keys that move: where the records begin, parts, and all its records.
-struct Sent {
-    after: Lsn,
-    parts: VecDeque<(Lsn, Vec<u8>)>,
-    stream: Vec<u8>,
+pub struct Sent {
+    pub after: Lsn,
+    pub parts: VecDeque<(Lsn, Vec<u8>)>,
+    pub stream: Vec<u8>,
     /// The time in the end.
-    now: u64,
+    pub now: u64,
 }
 
 /// Has a store written by several threads while keys expire, and walks over it meanwhile.
-fn send(options: &Options, seed: u64, count: usize) -> (Store, Sent) {
+pub fn send(options: &Options, seed: u64, count: usize) -> (Store, Sent) {
     let storage = Memory::new();
     let logged = Logged::new(options.clone(), Fault::None, &storage);
     let (store, clock, ends) = (&logged.store, AtomicU64::new(0), AtomicBool::new(false));

@@ -12,6 +12,7 @@ pub(super) fn cluster(f: &Facts<'_>, text: &mut String) {
     field(text, "cluster_role", facts.role);
     field(text, "cluster_shard", facts.shard.map_or(-1, i64::from));
     field(text, "cluster_shard_epoch", facts.epoch);
+    field(text, "cluster_data_epoch", facts.data_epoch);
     field(text, "cluster_slots_owned", facts.slots_owned);
     field(text, "cluster_copies", facts.copies);
     field(text, "cluster_copies_in_sync", facts.copies_in_sync);
