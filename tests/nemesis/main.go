@@ -73,6 +73,7 @@ func main() {
 		planned := func(n *Nemesis) ([]Fault, error) { return n.plan(*rounds, *deaths, *only) }
 		result, err := try(name, *program, *rounds+*deaths, planned, others, *keep, random, stops)
 		if err != nil {
+			show(all)
 			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 			os.Exit(1)
 		}
