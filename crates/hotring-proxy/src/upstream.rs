@@ -19,9 +19,10 @@ use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 
 use crate::link::{DialError, Link};
+use crate::mirror::{Keeps, Mirror, Read};
 use crate::pool::Pool;
 use crate::reply::Form;
-use crate::request::Request;
+use crate::request::{Aside, Request};
 use crate::settle::{give_up, settle, undo};
 use crate::thread::Thread;
 
@@ -55,6 +56,8 @@ struct Inner {
     sent: u64,
     /// For some reads, by their slots, the number of the request.
     joinable: [u64; JOINABLE],
+    /// The mirrors of the node's hot keys.
+    mirror: Mirror,
     /// The task that serves the connection.
     task: Option<Waker>,
     /// Clients that wait for room.
@@ -87,6 +90,7 @@ impl Upstream {
             begin: 0,
             sent: 0,
             joinable: [0; JOINABLE],
+            mirror: Mirror::default(),
             task: None,
             waiting: Vec::new(),
             queued_at: None,
@@ -111,17 +115,33 @@ impl Upstream {
 
     /// Adds a request.
     pub(crate) fn queue(&self, bytes: &[u8], request: Request, now: Instant) {
+        self.inner.borrow_mut().queue(bytes, request, now);
+    }
+
+    /// Answers a read of a key from a mirror, or makes the request fit to have its reply kept.
+    pub(crate) fn read_mirror(
+        &self,
+        key: &[u8],
+        bytes: &[u8],
+        now: Instant,
+        answer: impl FnOnce(&[u8]),
+    ) -> Option<Option<Box<Keeps>>> {
         let inner = &mut *self.inner.borrow_mut();
-        if inner.requests.is_empty() {
-            inner.heard_at = now;
+        let mut keeps = None;
+        let is_answered = match inner.mirror.read(inner.connection, key, bytes) {
+            Read::Answered(reply) => {
+                answer(reply);
+                true
+            }
+            Read::Sent(may_keep) => {
+                keeps = may_keep.map(Box::new);
+                false
+            }
+        };
+        if let Some((number, question)) = inner.mirror.ask(key) {
+            inner.queue(&question, Request::aside(Aside::Ask(number), now), now);
         }
-        inner.queued_at.get_or_insert(now);
-        inner.bytes.extend_from_slice(bytes);
-        let end = inner.begin + inner.bytes.len() as u64;
-        inner.requests.push_back(Queued { request, end, len: bytes.len() });
-        if let Some(task) = inner.task.take() {
-            task.wake();
-        }
+        (!is_answered).then_some(keeps)
     }
 
     /// Adds a read that others may join until it is sent.
@@ -345,9 +365,14 @@ impl Upstream {
         while let Some(len) = link.find_end(self.form())? {
             let reply = &link.input.bytes()[..len];
             // A push message answers no request.
-            if reply[0] != b'>' {
+            if reply[0] == b'>' {
+                let inner = &mut *self.inner.borrow_mut();
+                if let Some(answer) = inner.mirror.pushed(reply) {
+                    inner.queue(&answer, Request::aside(Aside::Dropped, now), now);
+                }
+            } else {
                 let (request, bytes) = self.answered(reply, now)?;
-                if let Some(request) = request {
+                if let Some(request) = request.and_then(|request| self.keep(request, reply)) {
                     if let Some(server) = &server {
                         server.health.answered(request.form.is_error(reply));
                     }
@@ -357,6 +382,24 @@ impl Upstream {
             link.input.consume(len);
         }
         Ok(())
+    }
+
+    /// Takes what concerns mirrors from a reply. Gives the request back if it is a client's.
+    fn keep(&self, mut request: Request, reply: &[u8]) -> Option<Request> {
+        let inner = &mut *self.inner.borrow_mut();
+        match request.aside {
+            Some(Aside::Ask(number)) => inner.mirror.answered(number, reply),
+            Some(Aside::Dropped) => {}
+            None => {
+                let keeps = request.keeps.take();
+                let is_fit = |keeps: &Keeps| keeps.connection == inner.connection;
+                if let Some(keeps) = keeps.filter(|keeps| is_fit(keeps) && reply[0] != b'-') {
+                    inner.mirror.keep(*keeps, reply);
+                }
+                return Some(request);
+            }
+        }
+        None
     }
 
     /// The form of the next reply.
@@ -415,6 +458,9 @@ impl Upstream {
                 may_break = false;
                 (request, bytes, was_sent)
             };
+            if request.aside.is_some() {
+                continue;
+            }
             match (error, &pool) {
                 (Some(error), _) => {
                     let error = String::from_utf8_lossy(error);
@@ -429,6 +475,7 @@ impl Upstream {
         inner.bytes.clear();
         (inner.sent, inner.queued_at, inner.is_broken) = (inner.begin, None, false);
         inner.connection += 1;
+        inner.mirror = Mirror::default();
         inner.wake_waiting();
     }
 }
@@ -445,6 +492,21 @@ impl Queued {
 }
 
 impl Inner {
+    /// Adds a request.
+    fn queue(&mut self, bytes: &[u8], request: Request, now: Instant) {
+        if request.writes {
+            self.mirror.written(request.target);
+        }
+        if self.requests.is_empty() {
+            self.heard_at = now;
+        }
+        self.queued_at.get_or_insert(now);
+        self.bytes.extend_from_slice(bytes);
+        let end = self.begin + self.bytes.len() as u64;
+        self.requests.push_back(Queued { request, end, len: bytes.len() });
+        self.wake();
+    }
+
     fn unanswered(&self) -> usize {
         let first = self.requests.front().map(|front| front.end - front.len as u64);
         first.map_or(0, |first| (self.begin + self.bytes.len() as u64 - first) as usize)

@@ -1,9 +1,9 @@
 //! Which keys are mirrored: the hottest, within a budget, unless they are written now and then.
 //!
-//! Every write of a mirrored key costs a message to each holder, so a key rests after it: first for a second, and
-//! twice as long each time that it does not stay unwritten for as long again.
+//! Every write of a mirrored key costs a message to each holder. So the key rests after it: for a quarter of a second
+//! if it was mirrored for half a second before, otherwise twice as long as the last time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Key;
@@ -18,7 +18,10 @@ const LEAVES: f64 = ENTERS / 4.0;
 /// A key takes the place of another that surely has less than this part of its share.
 const DISPLACES: f64 = 0.5;
 
-const FIRST_REST: Duration = Duration::from_secs(1);
+/// A mirror that has lasted for so long has paid.
+const PAYS: Duration = Duration::from_millis(500);
+
+const FIRST_REST: Duration = Duration::from_millis(250);
 const LONGEST_REST: Duration = Duration::from_secs(64);
 
 /// Most keys whose rest is known. The one that ends first is forgotten.
@@ -62,19 +65,20 @@ struct Rest {
 /// The keys that are mirrored, and those that rest.
 #[derive(Debug, Default)]
 pub struct Choice {
-    chosen: BTreeSet<Key>,
+    /// The mirrored keys, each since when.
+    chosen: BTreeMap<Key, Moment>,
     rests: BTreeMap<Key, Rest>,
 }
 
 impl Choice {
     /// A mirrored key was written, and is mirrored no more.
     pub fn written(&mut self, now: Moment, key: &[u8]) {
-        if !self.chosen.remove(key) {
-            return;
-        }
-        let before = self.rests.get(key).map_or(Duration::ZERO, |rest| rest.lasts);
+        let Some(since) = self.chosen.remove(key) else { return };
+        let has_paid = now.saturating_sub(since) >= PAYS;
+        let before = self.rests.get(key).filter(|_| !has_paid);
+        let before = before.map_or(Duration::ZERO, |rest| rest.lasts);
         let lasts = (before * 2).clamp(FIRST_REST, LONGEST_REST);
-        if self.rests.len() == RESTING_MAX && before.is_zero() {
+        if self.rests.len() == RESTING_MAX && !self.rests.contains_key(key) {
             let first = self.rests.iter().min_by_key(|(_, rest)| rest.until + rest.lasts);
             if let Some(key) = first.map(|(key, _)| key.clone()) {
                 self.rests.remove(&key);
@@ -83,12 +87,17 @@ impl Choice {
         self.rests.insert(key.into(), Rest { until: now + lasts, lasts });
     }
 
+    /// Of the chosen keys only these are mirrored: the owner refuses some for a moment, and others end with their slot.
+    pub fn keep_only(&mut self, is_mirrored: impl Fn(&[u8]) -> bool) {
+        self.chosen.retain(|key, _| is_mirrored(key));
+    }
+
     /// Chooses again. `heats` has every key with a share worth naming.
     pub fn decide(&mut self, now: Moment, budget: Budget, mut heats: Vec<Heat>) -> Changes {
         self.rests.retain(|_, rest| now < rest.until + rest.lasts);
         heats.sort_by(|a, b| b.share.0.total_cmp(&a.share.0).then_with(|| a.key.cmp(&b.key)));
         let (mut stays, others): (Vec<Heat>, Vec<Heat>) =
-            heats.into_iter().partition(|heat| self.chosen.contains(&heat.key));
+            heats.into_iter().partition(|heat| self.chosen.contains_key(&heat.key));
         let mut left = budget;
         stays.retain(|heat| heat.share.1 >= LEAVES && left.take(heat.bytes));
         let mut begin = Vec::new();
@@ -105,9 +114,9 @@ impl Choice {
                 break;
             }
         }
-        let stays: BTreeSet<Key> = stays.into_iter().map(|heat| heat.key).collect();
-        let end = self.chosen.difference(&stays).cloned().collect();
-        self.chosen = stays.into_iter().chain(begin.iter().cloned()).collect();
+        let is_over = |key: &Key, _: &mut Moment| stays.iter().all(|heat| heat.key != *key);
+        let end = self.chosen.extract_if(.., is_over).map(|(key, _)| key).collect();
+        self.chosen.extend(begin.iter().map(|key| (key.clone(), now)));
         Changes { begin, end }
     }
 

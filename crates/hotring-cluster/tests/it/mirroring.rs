@@ -233,12 +233,29 @@ fn the_hottest_keys_are_chosen_within_the_budget_and_stay_for_a_while() {
     assert_eq!(decide(&all, Budget { bytes: 5, ..small }), changes(&[], &[]));
 }
 
+/// The choice once held a key for mirrored that its owner had refused, as it rested: it was never chosen again.
+#[test]
+fn a_key_that_the_owner_refuses_is_chosen_again() {
+    let (mut choice, mut owner) = (Choice::default(), owner());
+    let budget = Budget { keys: 1, bytes: 1000 };
+    owner.revoke(ms(0), HOT);
+    for now in [ms(0), ms(50), GRANT] {
+        owner.tick(now);
+        choice.keep_only(|key| owner.is_guarded(key));
+        let changes = choice.decide(now, budget, heats(&[("hot", 0.5)]));
+        assert_eq!(changes.begin, [HOT.into()]);
+        assert_eq!(owner.begin(HOT), now == GRANT);
+    }
+    choice.keep_only(|key| owner.is_guarded(key));
+    assert_eq!(choice.decide(GRANT, budget, heats(&[("hot", 0.5)])), changes(&[], &[]));
+}
+
 #[test]
 fn a_key_that_is_written_rests_longer_each_time() {
     let mut choice = Choice::default();
     let budget = Budget { keys: 1, bytes: 1000 };
     let mut now = ms(0);
-    for rest in [1, 2, 4, 8, 16, 32, 64, 64].map(Duration::from_secs) {
+    for rest in [250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 64_000].map(ms) {
         let shares = heats(&[("a", 0.5)]);
         assert_eq!(choice.decide(now, budget, shares.clone()), changes(&["a"], &[]));
         choice.written(now, b"a");
@@ -248,10 +265,10 @@ fn a_key_that_is_written_rests_longer_each_time() {
         let just_before = choice.decide(now - ms(1), budget, shares);
         assert_eq!(just_before, changes(&[], &[]), "{rest:?}");
     }
-    // It has stayed unwritten for as long again.
-    now += Duration::from_secs(64);
+    // Its mirror has paid.
     choice.decide(now, budget, heats(&[("a", 0.5)]));
+    now += ms(500);
     choice.written(now, b"a");
-    let soon = now + Duration::from_secs(1);
+    let soon = now + ms(250);
     assert_eq!(choice.decide(soon, budget, heats(&[("a", 0.5)])), changes(&["a"], &[]));
 }

@@ -1,6 +1,7 @@
 //! What a node of a cluster does when the coordinator's records give it a role, or take it away.
 
 use hotring_cluster::directory::{Directory, Node};
+use hotring_cluster::mirrors;
 use hotring_cluster::{NodeId, Outcome, Revision, Shard, ShardId, Tenure};
 use hotring_store::{Role, Session};
 
@@ -22,6 +23,10 @@ impl Server {
         let loading = &self.persist.loading;
         let Some(log) = self.persist.durability.stream() else { return };
         if loading.is_on() && !loading.is_unfinished_copy() {
+            return;
+        }
+        // What an earlier start has let others mirror is not known.
+        if self.replication.uptime() < mirrors::GRANT {
             return;
         }
         self.renew_grounds(session);

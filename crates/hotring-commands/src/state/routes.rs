@@ -4,20 +4,26 @@
 //! published ([`Cluster::version`]), which it looks at before each batch.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hotring_cluster::directory::{Directory, Node};
+use hotring_cluster::mirrors::Key;
 use hotring_cluster::{Epoch, NodeId, SLOTS, Slot, slot_of};
 use hotring_protocol::ArgsView;
 
 use crate::state::client::Client;
 use crate::state::cluster::{Cluster, Served};
+use crate::state::mirrors::Mirrors;
 use crate::state::moves::Moves;
-use crate::table::{CommandId, Spec};
+use crate::table::{CommandId, Group, Spec};
 
 /// Bits of one word of the table.
 const WORD: usize = u64::BITS as usize;
+
+/// No holder of mirrors.
+pub(crate) const NOBODY: u64 = 0;
 
 /// A set of slots, one bit each.
 type Bits = [u64; SLOTS as usize / WORD];
@@ -41,6 +47,7 @@ pub(crate) struct Routes {
     version: u64,
     directory: Arc<Directory>,
     moves: Arc<Moves>,
+    mirrors: Arc<Mirrors>,
     /// The version of the store's grounds that goes with it.
     pub grounds: u64,
     /// The slots of the own shard.
@@ -51,6 +58,8 @@ pub(crate) struct Routes {
     free: Box<Bits>,
     /// Slots whose writes wait, and slots whose reads wait, too; if there are any.
     held: Option<Box<[Bits; 2]>>,
+    /// Keys whose writes wait for their mirrors.
+    guarded: Arc<BTreeSet<Key>>,
     /// Whether this node is the primary of its shard by the records, and in which epoch.
     is_primary: bool,
     epoch: Epoch,
@@ -81,11 +90,13 @@ impl Routes {
             version: 0,
             directory: Arc::default(),
             moves: cluster.moves.clone(),
+            mirrors: cluster.mirrors.clone(),
             grounds: 0,
             own: Box::new([0; SLOTS as usize / WORD]),
             copied: Box::new([0; SLOTS as usize / WORD]),
             free: Box::new([0; SLOTS as usize / WORD]),
             held: None,
+            guarded: Arc::default(),
             is_primary: false,
             epoch: Epoch(0),
             follows: false,
@@ -121,6 +132,10 @@ impl Routes {
         served.copied.iter().for_each(|slot| insert(&mut self.copied, slot));
         (self.version, self.directory, self.grounds) = (version, directory, served.grounds);
         self.free.copy_from_slice(&self.own[..]);
+        self.guarded = served.guarded.clone();
+        for slot in self.guarded.iter().map(|key| slot_of(key)) {
+            remove(&mut self.free, slot);
+        }
         self.held = None;
         for held in served.held.values() {
             let bits = self.held.get_or_insert_with(|| Box::new([[0; SLOTS as usize / WORD]; 2]));
@@ -129,7 +144,7 @@ impl Routes {
                 if held.reads {
                     insert(&mut bits[1], slot);
                 }
-                self.free[usize::from(slot) / WORD] &= !(1 << (usize::from(slot) % WORD));
+                remove(&mut self.free, slot);
             }
         }
     }
@@ -187,9 +202,47 @@ impl Routes {
     pub(crate) fn must_wait(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
         match &self.held {
             _ if self.moves.expects_any() && flushes(spec, client) => self.flush_must_wait(),
-            Some(held) => self.must_wait_for(held, spec, args, client),
-            None => false,
+            Some(held) => {
+                self.must_wait_for(held, spec, args, client)
+                    || self.must_wait_for_mirrors(spec, args, client)
+            }
+            None if self.guarded.is_empty() => false,
+            None => self.must_wait_for_mirrors(spec, args, client),
         }
+    }
+
+    /// Whether a request must wait, because mirrors may answer reads of keys that it writes. Their owner lets them end.
+    #[cold]
+    fn must_wait_for_mirrors(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
+        let by = client.shared.id;
+        let mut waits = false;
+        let mut look = |spec: &Spec, args: ArgsView<'_>| {
+            // The keys that a script does not declare are looked at when it names them.
+            if spec.may_touch_any_key() && spec.group != Group::Scripting {
+                return waits |= self.want_all(by);
+            }
+            for key in spec.keys_of(args).filter(|key| self.guarded.contains(*key)) {
+                self.mirrors.want(key, by);
+                waits = true;
+            }
+        };
+        match client.transaction.queue().filter(|_| spec.id == CommandId::Exec) {
+            Some(queue) => {
+                queue
+                    .commands()
+                    .filter(|(spec, _)| client.may_write(spec))
+                    .for_each(|(spec, args)| look(spec, args));
+            }
+            None if client.may_write(spec) => look(spec, args),
+            None => {}
+        }
+        waits
+    }
+
+    /// Has all mirrors end, and tells whether there are any.
+    pub(crate) fn want_all(&self, by: u64) -> bool {
+        self.guarded.iter().for_each(|key| self.mirrors.want(key, by));
+        !self.guarded.is_empty()
     }
 
     /// Whether a request must wait that removes all keys: for slots that come any moment, since their keys are to go,
@@ -239,12 +292,21 @@ impl Routes {
         keys: Option<impl Iterator<Item = &'k [u8]>>,
         may_write: bool,
     ) -> bool {
-        let Some(mut keys) = keys else { return may_write && self.flush_must_wait() };
-        self.held.as_ref().is_some_and(|held| {
-            let [writes, reads] = &**held;
-            let held = if may_write { writes } else { reads };
-            keys.any(|key| has(held, slot_of(key)))
-        })
+        let Some(keys) = keys else {
+            return may_write && (self.flush_must_wait() | self.want_all(NOBODY));
+        };
+        let mut waits = false;
+        for key in keys {
+            if let Some(held) = &self.held {
+                let [writes, reads] = &**held;
+                waits |= has(if may_write { writes } else { reads }, slot_of(key));
+            }
+            if may_write && self.guarded.contains(key) {
+                self.mirrors.want(key, NOBODY);
+                waits = true;
+            }
+        }
+        waits
     }
 
     /// Whether the own shard has the slot of this key.
@@ -388,6 +450,10 @@ impl Routes {
 #[inline]
 fn has(bits: &Bits, slot: Slot) -> bool {
     bits[usize::from(slot) / WORD] >> (usize::from(slot) % WORD) & 1 != 0
+}
+
+fn remove(bits: &mut Bits, slot: Slot) {
+    bits[usize::from(slot) / WORD] &= !(1 << (usize::from(slot) % WORD));
 }
 
 fn insert(bits: &mut Bits, slot: Slot) {

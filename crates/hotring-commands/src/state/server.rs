@@ -247,6 +247,7 @@ impl Server {
     pub fn work_for_role(&self, task: Task, session: &mut Session) {
         match task {
             Task::PauseWrites => {
+                self.end_mirrors(session);
                 self.clients.pause.begin(u64::MAX >> 2, Paused::Writes, clock::unix_ms());
                 self.settings.renew();
                 // A batch that has begun does not see the pause: the store refuses its writes.
@@ -264,6 +265,7 @@ impl Server {
                 }
             }
             Task::ResumeWrites => {
+                self.allow_mirrors();
                 session.switch_role(Role::Primary, clock::unix_ms());
                 self.resume_writes();
             }

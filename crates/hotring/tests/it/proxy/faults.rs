@@ -30,7 +30,7 @@ fn wait_for_more(load: &Load, more: u64) {
 }
 
 /// A shard whose primary is not the node that keeps the records.
-fn expendable(keeper: &Keeper, demo: &Demo) -> ShardId {
+pub(super) fn expendable(keeper: &Keeper, demo: &Demo) -> ShardId {
     let directory = keeper.directory();
     let is_first = |shard: &ShardId| {
         let node = directory.node(directory.shards[shard].1.primary.node).unwrap();
