@@ -247,3 +247,107 @@ fn read_grants(number: u64, reply: Reply) -> Option<(Grants, Vec<Key>)> {
     let names = names.iter().map(name).collect::<Option<Vec<Key>>>()?;
     Some((Grants { number, grants }, names))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    const STRLEN: &[u8] = b"*2\r\n$6\r\nSTRLEN\r\n$1\r\nk\r\n";
+    const REPLY: &[u8] = b"$1\r\n1\r\n";
+
+    fn granted(number: u64, ms: u64) -> Vec<u8> {
+        format!("*2\r\n*1\r\n*4\r\n$1\r\nk\r\n:1\r\n:{number}\r\n:{ms}\r\n*0\r\n").into_bytes()
+    }
+
+    fn ask(mirror: &mut Mirror) -> u64 {
+        mirror.ask(b"k").expect("a question is due").0
+    }
+
+    fn sent(mirror: &mut Mirror, request: &[u8]) -> Option<Keeps> {
+        match mirror.read(0, b"k", request) {
+            Read::Sent(keeps) => keeps,
+            Read::Answered(reply) => panic!("{reply:?}"),
+        }
+    }
+
+    fn answers(mirror: &mut Mirror) -> bool {
+        matches!(mirror.read(0, b"k", GET), Read::Answered(REPLY))
+    }
+
+    /// A mirror of a key with the reply to GET.
+    fn mirror(ms: u64) -> Mirror {
+        let mut mirror = Mirror::default();
+        assert!(sent(&mut mirror, GET).is_none(), "the key is not named yet");
+        let number = ask(&mut mirror);
+        assert!(mirror.ask(b"k").is_none(), "one question at a time");
+        mirror.answered(number, b"*2\r\n*0\r\n*1\r\n$1\r\nk\r\n");
+        let keeps = sent(&mut mirror, GET).expect("it is named");
+        let number = ask(&mut mirror);
+        mirror.answered(number, &granted(1, ms));
+        mirror.keep(keeps, REPLY);
+        mirror
+    }
+
+    #[test]
+    fn a_kept_reply_answers_the_same_request_until_the_grant_is_over() {
+        let mut live = mirror(10_000);
+        assert!(answers(&mut live));
+        let other = sent(&mut live, STRLEN).expect("it may be kept as well");
+        live.keep(other, b":1\r\n");
+        assert!(
+            matches!(live.read(0, b"k", STRLEN), Read::Answered(b":1\r\n")) && answers(&mut live)
+        );
+        let mut short = mirror(20);
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(!answers(&mut short));
+    }
+
+    #[test]
+    fn a_reply_from_before_another_version_is_not_kept() {
+        let mut mirror = mirror(10_000);
+        let keeps = sent(&mut mirror, STRLEN).expect("it may be kept");
+        let push = b">4\r\n$14\r\nhotring.mirror\r\n$1\r\nk\r\n$1\r\n1\r\n$1\r\n1\r\n";
+        let dropped = mirror.pushed(push).expect("an answer");
+        assert!(dropped.ends_with(b"$7\r\nDROPPED\r\n$1\r\nk\r\n$1\r\n1\r\n$1\r\n1\r\n"));
+        assert!(!answers(&mut mirror) && mirror.bytes == 0);
+        mirror.asks_at = Moment::ZERO;
+        let number = ask(&mut mirror);
+        mirror.answered(number, &granted(2, 10_000));
+        mirror.keep(keeps, b":1\r\n");
+        assert!(sent(&mut mirror, STRLEN).is_some() && !answers(&mut mirror));
+        assert!(mirror.pushed(b">2\r\n$7\r\nmessage\r\n$1\r\nk\r\n").is_none());
+    }
+
+    #[test]
+    fn a_write_of_the_slot_ends_the_mirror_before_it_goes_out() {
+        let mut mirror = mirror(10_000);
+        mirror.written(Target::Slot(slot_of(b"other")));
+        assert!(answers(&mut mirror));
+        let number = ask_again(&mut mirror);
+        mirror.written(Target::Slot(slot_of(b"k")));
+        assert!(!answers(&mut mirror));
+        // This was asked before.
+        mirror.answered(number, &granted(1, 10_000));
+        let keeps = sent(&mut mirror, GET).expect("it is named");
+        mirror.keep(keeps, REPLY);
+        assert!(!answers(&mut mirror));
+    }
+
+    fn ask_again(mirror: &mut Mirror) -> u64 {
+        mirror.asks_at = Moment::ZERO;
+        ask(mirror)
+    }
+
+    #[test]
+    fn a_node_that_refuses_is_asked_no_more() {
+        for (error, is_asked) in [("-NOPERM no\r\n", false), ("-LOADING soon\r\n", true)] {
+            let mut mirror = mirror(10_000);
+            let number = ask_again(&mut mirror);
+            mirror.answered(number, error.as_bytes());
+            assert!(!answers(&mut mirror));
+            mirror.asks_at = Moment::ZERO;
+            assert_eq!(mirror.ask(b"k").is_some(), is_asked, "{error}");
+        }
+    }
+}
