@@ -25,15 +25,17 @@ impl Server {
         if loading.is_on() && !loading.is_unfinished_copy() {
             return;
         }
-        // What an earlier start has let others mirror is not known.
-        if self.replication.uptime() < mirrors::GRANT {
-            return;
-        }
         self.renew_grounds(session);
         let directory = cluster.directory();
         let Some((shard, record)) = directory.shard_of_node(cluster.me) else {
             return self.leave_shard(&directory, session);
         };
+        // What its earlier start has let others mirror is not known.
+        let is_of_earlier =
+            record.primary.node == cluster.me && record.primary != self.replication.me();
+        if is_of_earlier && self.replication.uptime() < mirrors::GRANT {
+            return;
+        }
         let revision = directory.shards.get(&shard).map_or(0, |(revision, _)| *revision);
         let missing = record.in_sync.iter().copied().filter(|node| !directory.is_alive(*node));
         match self.replication.stand(shard, revision, record, missing, log) {
