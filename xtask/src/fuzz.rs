@@ -57,7 +57,7 @@ pub fn fuzz(words: &[&str]) -> Result<ExitCode> {
 
 /// Runs targets for `seconds`, side by side.
 pub fn side_by_side(names: &'static [&'static str], seconds: u64) -> Result<Done> {
-    names.iter().try_for_each(|name| build(name))?;
+    build(names)?;
     std::thread::scope(|scope| {
         let start = |name: &&'static str| {
             let name = *name;
@@ -71,23 +71,25 @@ pub fn side_by_side(names: &'static [&'static str], seconds: u64) -> Result<Done
 
 /// Builds one target and runs it for `seconds`.
 fn run(name: &str, seconds: u64) -> Result<Done> {
-    build(name)?;
+    build(&[name])?;
     fuzz_for(name, seconds)?;
     Ok(Done::Passed(1))
 }
 
 /// Builds all targets. A failure is repeated and reported by the step that runs the target.
 pub fn build_ahead() {
-    TARGETS.iter().for_each(|name| drop(build(name)));
+    drop(build(TARGETS));
 }
 
-fn build(name: &str) -> Result<()> {
+/// Builds these targets at once: for each alone, cargo would build again what gets other features by its dependencies.
+fn build(names: &[&str]) -> Result<()> {
     let mut build = cargo();
     build.env("RUSTFLAGS", FLAGS).env("CARGO_TARGET_DIR", folder());
     build.env_remove("CARGO_ENCODED_RUSTFLAGS");
     // With an explicit target the flags do not apply to build scripts.
-    build.args(["build", "--quiet", "--release", "--locked", "--target", &host()?, "--bin", name]);
-    build.args(["--features", name]);
+    build.args(["build", "--quiet", "--release", "--locked", "--target", &host()?]);
+    build.args(names.iter().flat_map(|name| ["--bin", name]));
+    build.args(["--features", &names.join(",")]);
     process::run(build.arg("--manifest-path").arg(root().join("fuzz/Cargo.toml")))
 }
 

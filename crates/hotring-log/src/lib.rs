@@ -64,7 +64,7 @@ pub mod wire;
 mod writer;
 
 pub use backlog::{Backlog, Gone, Status as BacklogStatus};
-pub use log::{AckWhen, Log, Trouble};
+pub use log::{AckWhen, Log, LogError};
 pub use marks::{drop_unfinished_copy, is_by_a_replica, mark_copy, mark_source, unmark_copy};
 pub use packed::{UNPACKED_MAX, pack, unpack};
 pub use record::{

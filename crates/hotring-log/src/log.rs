@@ -48,11 +48,11 @@ impl AckWhen {
 
 /// Why records cannot be written.
 #[derive(Clone, Debug)]
-pub struct Trouble {
+pub struct LogError {
     /// The operation that failed.
     pub operation: &'static str,
     /// The system's error.
-    pub error: Arc<io::Error>,
+    pub source: Arc<io::Error>,
     /// Whether the operation is retried: the disk is full, and no written data is in doubt. Any
     /// other failure is permanent, because written data may be lost even if a second attempt
     /// succeeds; records handed over after such a failure are dropped.
@@ -61,32 +61,37 @@ pub struct Trouble {
     pub of_replicas: bool,
 }
 
-impl Trouble {
-    /// Makes a `Trouble` from an error of the operation `operation`.
-    pub(crate) fn during(operation: &'static str) -> impl FnOnce(io::Error) -> Trouble {
+impl LogError {
+    /// Makes a `LogError` from an error of the operation `operation`.
+    pub(crate) fn during(operation: &'static str) -> impl FnOnce(io::Error) -> LogError {
         move |error| {
             let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
             let is_temporary = full.contains(&error.kind());
-            Trouble { operation, error: Arc::new(error), is_temporary, of_replicas: false }
+            LogError { operation, source: Arc::new(error), is_temporary, of_replicas: false }
         }
     }
 
     /// A replica is missing whose acknowledgement a reply needs.
-    fn of_replicas() -> Trouble {
-        let error = Arc::new(io::Error::from(io::ErrorKind::NotConnected));
-        Trouble { operation: "waiting for replicas", error, is_temporary: true, of_replicas: true }
+    fn of_replicas() -> LogError {
+        let source = Arc::new(io::Error::from(io::ErrorKind::NotConnected));
+        LogError {
+            operation: "waiting for replicas",
+            source,
+            is_temporary: true,
+            of_replicas: true,
+        }
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.operation, self.error)
+        write!(f, "{}: {}", self.operation, self.source)
     }
 }
 
-impl std::error::Error for Trouble {
+impl std::error::Error for LogError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.error)
+        Some(&*self.source)
     }
 }
 
@@ -108,9 +113,9 @@ pub struct Log {
     synced: AtomicU64,
     /// Successful syncs.
     syncs: AtomicU64,
-    /// Whether there is trouble, readable without the mutex.
-    troubled: AtomicBool,
-    trouble: Mutex<Option<Trouble>>,
+    /// Whether there is an error, readable without the mutex.
+    has_error: AtomicBool,
+    error: Mutex<Option<LogError>>,
     waiters: Mutex<Vec<Waiter>>,
     /// The writer must begin a segment.
     wants_segment: AtomicBool,
@@ -176,8 +181,8 @@ impl Log {
             written: AtomicU64::new(last),
             synced: AtomicU64::new(last),
             syncs: AtomicU64::new(0),
-            troubled: AtomicBool::new(false),
-            trouble: Mutex::new(None),
+            has_error: AtomicBool::new(false),
+            error: Mutex::new(None),
             waiters: Mutex::new(Vec::new()),
             wants_segment: AtomicBool::new(false),
             wants_sync: AtomicBool::new(false),
@@ -300,18 +305,18 @@ impl Log {
     }
 
     /// The reason why nothing can be written at present, if any.
-    pub fn trouble(&self) -> Option<Trouble> {
-        // ORDERING: Relaxed; a caller that reads false too early learns of the trouble from
+    pub fn error(&self) -> Option<LogError> {
+        // ORDERING: Relaxed; a caller that reads false too early learns of the error from
         // `poll_reached`.
-        if !self.troubled.load(Ordering::Relaxed) {
+        if !self.has_error.load(Ordering::Relaxed) {
             return None;
         }
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether writing has failed permanently.
     pub(crate) fn is_lost(&self) -> bool {
-        self.trouble().is_some_and(|trouble| !trouble.is_temporary)
+        self.error().is_some_and(|error| !error.is_temporary)
     }
 
     /// Whether writes up to this record may be acknowledged.
@@ -352,15 +357,15 @@ impl Log {
     }
 
     /// The reason why this record cannot be acknowledged at present, if any.
-    pub fn trouble_for(&self, lsn: Lsn) -> Option<Trouble> {
+    pub fn error_for(&self, lsn: Lsn) -> Option<LogError> {
         // ORDERING: Relaxed; waiters are woken after each change, and the mutex orders that.
         let lacks = self.lacks_replicas.load(Ordering::Relaxed) && !self.is_replicated(lsn);
-        self.trouble().or_else(|| lacks.then(Trouble::of_replicas))
+        self.error().or_else(|| lacks.then(LogError::of_replicas))
     }
 
     /// Ready once writes up to this record may be acknowledged, or with the reason why they must
     /// not be.
-    pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
+    pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), LogError>> {
         if self.has_reached(lsn) {
             return Poll::Ready(Ok(()));
         }
@@ -369,8 +374,8 @@ impl Log {
         if self.has_reached(lsn) && !is_left_out(Step::SecondLook) {
             return Poll::Ready(Ok(()));
         }
-        if let Some(trouble) = self.trouble_for(lsn) {
-            return Poll::Ready(Err(trouble));
+        if let Some(error) = self.error_for(lsn) {
+            return Poll::Ready(Err(error));
         }
         add_waiter(&mut waiters, Some(lsn), waker);
         drop(waiters);
@@ -387,7 +392,7 @@ impl Log {
 
     /// Ready once there is space in the queue, or when there can be none.
     pub fn poll_space(&self, waker: &Waker) -> Poll<()> {
-        let is_ready = || !self.is_full() || self.trouble().is_some();
+        let is_ready = || !self.is_full() || self.error().is_some();
         if is_ready() {
             return Poll::Ready(());
         }
@@ -416,7 +421,7 @@ impl Log {
     }
 
     /// Whether a requested segment has not been created yet. If it cannot be created, the request
-    /// ends with [`trouble`](Self::trouble) or, on a full disk, with the log continuing in the
+    /// ends with [`error`](Self::error) or, on a full disk, with the log continuing in the
     /// present segment.
     pub fn wants_segment(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `end_segment_request`: a caller that reads
@@ -452,7 +457,7 @@ impl Log {
         self.wake_for_waiter();
     }
 
-    /// Whether a requested restart or cut has not happened yet. If it fails, there is [`trouble`](Self::trouble).
+    /// Whether a requested restart or cut has not happened yet. If it fails, there is [`error`](Self::error).
     pub fn is_restarting(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `has_restarted`.
         self.restart_at.load(Ordering::Acquire) != NO_RESTART
@@ -513,7 +518,7 @@ impl Log {
         queue.last + 1 - group.count()
     }
 
-    /// Ends the request for a segment: it exists, or there is trouble.
+    /// Ends the request for a segment: it exists, or there is an error.
     pub(crate) fn end_segment_request(&self) {
         // ORDERING: Release pairs with the Acquire in `wants_segment`.
         self.wants_segment.store(false, Ordering::Release);
@@ -586,16 +591,16 @@ impl Log {
         self.wake_waiters(|waiter| waiter.lsn.map_or(has_space, |lsn| self.has_reached(lsn)));
     }
 
-    /// Sets or clears the trouble and wakes all waiters. Permanent trouble must stay.
-    pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
-        let mut current = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref().is_some_and(|trouble| !trouble.is_temporary) {
+    /// Sets or clears the error and wakes all waiters. A permanent error must stay.
+    pub(crate) fn set_error(&self, error: Option<LogError>) {
+        let mut current = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_some_and(|error| !error.is_temporary) {
             return;
         }
-        let is_troubled = trouble.is_some();
-        *current = trouble;
-        // ORDERING: Relaxed, see `trouble`; the mutex in `wake_waiters` orders it for waiters.
-        self.troubled.store(is_troubled, Ordering::Relaxed);
+        let has_error = error.is_some();
+        *current = error;
+        // ORDERING: Relaxed, see `error`; the mutex in `wake_waiters` orders it for waiters.
+        self.has_error.store(has_error, Ordering::Relaxed);
         drop(current);
         self.wake_waiters(|_| true);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::log::{AckWhen, Log, Trouble};
+use crate::log::{AckWhen, Log, LogError};
 use crate::record::Lsn;
 use crate::record::{Effect, Records};
 use crate::recover::{Checked, RecoverError, Recovered, check};
@@ -16,14 +16,14 @@ pub enum RepairError {
     /// The damaged log cannot be read.
     Read(RecoverError),
     /// The new log cannot be written.
-    Write(Trouble),
+    Write(LogError),
 }
 
 impl std::fmt::Display for RepairError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             RepairError::Read(error) => error.fmt(f),
-            RepairError::Write(trouble) => trouble.fmt(f),
+            RepairError::Write(error) => error.fmt(f),
         }
     }
 }
@@ -70,7 +70,7 @@ impl Copy {
 
     fn add(&mut self, effects: &[Effect<'_>]) {
         // Reported at the end.
-        if self.log.trouble().is_some() {
+        if self.log.error().is_some() {
             return;
         }
         effects.iter().for_each(|effect| self.records.push(effect));
@@ -80,9 +80,9 @@ impl Copy {
         }
     }
 
-    fn finish(mut self) -> Result<(), Trouble> {
+    fn finish(mut self) -> Result<(), LogError> {
         self.log.close();
         self.writer.step(Duration::ZERO);
-        self.log.trouble().map_or(Ok(()), Err)
+        self.log.error().map_or(Ok(()), Err)
     }
 }

@@ -10,7 +10,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::log::{AckWhen, Log, Trouble};
+use crate::log::{AckWhen, Log, LogError};
 use crate::manifest::Manifest;
 use crate::record::Lsn;
 use crate::segment::Id;
@@ -124,20 +124,20 @@ impl Unsynced {
         self.state().syncing = None;
         match result {
             Ok(()) => self.log.set_synced(last),
-            Err(trouble) => {
-                self.log.set_trouble(Some(trouble));
-                // The writer's owner checks for trouble after each step, so this wakes the writer
+            Err(error) => {
+                self.log.set_error(Some(error));
+                // The writer's owner checks for an error after each step, so this wakes the writer
                 // for one.
                 self.log.sync_soon();
             }
         }
     }
 
-    fn sync_these(&self, files: &[Arc<dyn File>], directory: bool) -> Result<(), Trouble> {
+    fn sync_these(&self, files: &[Arc<dyn File>], directory: bool) -> Result<(), LogError> {
         let lasting = |operation| {
-            move |error| Trouble {
+            move |error| LogError {
                 operation,
-                error: Arc::new(error),
+                source: Arc::new(error),
                 is_temporary: false,
                 of_replicas: false,
             }
@@ -152,11 +152,11 @@ impl Unsynced {
     /// Updates the manifest for a segment with synced records. On a full disk the update is left to
     /// the next sync: the records are safe, and only the loss of the entire segment would go
     /// unnoticed until then.
-    fn vouch(&self, begun: Option<Lsn>, synced: Lsn) -> Result<(), Trouble> {
+    fn vouch(&self, begun: Option<Lsn>, synced: Lsn) -> Result<(), LogError> {
         let Some(first) = begun else { return Ok(()) };
         let written = Manifest { id: self.id, synced }.write(&*self.storage);
-        match written.map_err(Trouble::during("writing the log's manifest")) {
-            Err(trouble) if trouble.is_temporary => {
+        match written.map_err(LogError::during("writing the log's manifest")) {
+            Err(error) if error.is_temporary => {
                 self.state().begun.get_or_insert(first);
                 Ok(())
             }

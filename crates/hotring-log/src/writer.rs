@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::backlog::Backlog;
 use crate::cut::cut_behind;
-use crate::log::{AckWhen, Log, Trouble};
+use crate::log::{AckWhen, Log, LogError};
 use crate::names;
 use crate::record::{Chunk, Group, Lsn};
 use crate::recover::Recovered;
@@ -143,7 +143,7 @@ impl Writer {
             self.idle = 0;
             // Nothing may be written before a restart or a cut that was requested.
             if self.log.is_restarting() || !closed && !self.may_try(now) {
-                // The trouble is reported already.
+                // The error is reported already.
                 self.log.end_segment_request();
                 break;
             }
@@ -192,12 +192,12 @@ impl Writer {
         match self.write(is_asked, now) {
             Ok(()) => {
                 if self.retry_at.take().is_some() {
-                    self.log.set_trouble(None);
+                    self.log.set_error(None);
                 }
             }
-            Err(trouble) => {
-                self.retry_at = trouble.is_temporary.then_some(now + Self::RETRY);
-                self.log.set_trouble(Some(trouble));
+            Err(error) => {
+                self.retry_at = error.is_temporary.then_some(now + Self::RETRY);
+                self.log.set_error(Some(error));
             }
         }
         if is_asked {
@@ -206,7 +206,7 @@ impl Writer {
     }
 
     /// Writes the group, to a new segment if necessary or requested, and wakes the waiters.
-    fn write(&mut self, is_asked: bool, now: Duration) -> Result<(), Trouble> {
+    fn write(&mut self, is_asked: bool, now: Duration) -> Result<(), LogError> {
         let len = self.group.len() as u64;
         let is_full = |max| self.segment.as_ref().is_none_or(|s| s.is_full(len, max));
         let is_due = is_full(self.options.segment_len);
@@ -233,7 +233,7 @@ impl Writer {
 
     /// Writes the group to the segment, preceded by a durable record if the log has been synced
     /// further.
-    fn put_down(&mut self, last: Lsn, now: Duration) -> Result<(), Trouble> {
+    fn put_down(&mut self, last: Lsn, now: Duration) -> Result<(), LogError> {
         let synced = self.log.synced();
         let durable = (synced > self.claimed).then(|| (synced, segment::mark(&self.options.id)));
         let crc = self.group.seal(self.first, durable);
@@ -243,8 +243,8 @@ impl Writer {
             // second copy.
             let cut = segment.end();
             self.unsynced.touched(&segment.file);
-            cut.map_err(Trouble::during("cutting off what could not be written to the log"))?;
-            return Err(Trouble::during("writing the log")(error));
+            cut.map_err(LogError::during("cutting off what could not be written to the log"))?;
+            return Err(LogError::during("writing the log")(error));
         }
         self.unsynced.wrote(&segment.file, last, now);
         self.claimed = synced;
@@ -254,7 +254,7 @@ impl Writer {
 
     /// Begins a segment. If the disk has no space for one that is only requested, the log continues
     /// in the present one, which has preallocated space.
-    fn begin_segment(&mut self, is_due: bool) -> Result<(), Trouble> {
+    fn begin_segment(&mut self, is_due: bool) -> Result<(), LogError> {
         if is_due {
             self.end_segment()?;
         }
@@ -265,8 +265,8 @@ impl Writer {
         let is_again = self.retry_at.is_some();
         let begun = Segment::create(&*self.storage, header, segment_len, is_again);
         self.unsynced.directory_changed();
-        let begun = begun.map_err(Trouble::during("beginning a segment of the log"));
-        let goes_on = |trouble: &Trouble| trouble.is_temporary && !self.has_begun();
+        let begun = begun.map_err(LogError::during("beginning a segment of the log"));
+        let goes_on = |error: &LogError| error.is_temporary && !self.has_begun();
         if self.segment.is_some() && begun.as_ref().is_err_and(goes_on) {
             return Ok(());
         }
@@ -302,21 +302,21 @@ impl Writer {
         (self.segment, self.retry_at) = (None, None);
         let (storage, id) = (&*self.storage, self.options.id);
         let chain = self.unsynced.restart(last, || match keeps {
-            true => cut_behind(storage, id, last).map_err(Trouble::during("cutting the log")),
+            true => cut_behind(storage, id, last).map_err(LogError::during("cutting the log")),
             false => {
-                remove_all(storage).map(|()| 0).map_err(Trouble::during("starting the log over"))
+                remove_all(storage).map(|()| 0).map_err(LogError::during("starting the log over"))
             }
         });
         match chain {
             Ok(chain) => {
                 self.chain = chain;
                 if is_again {
-                    self.log.set_trouble(None);
+                    self.log.set_error(None);
                 }
             }
-            Err(trouble) => {
-                let is_temporary = trouble.is_temporary;
-                self.log.set_trouble(Some(trouble));
+            Err(error) => {
+                let is_temporary = error.is_temporary;
+                self.log.set_error(Some(error));
                 if is_temporary {
                     self.retry_at = Some(now + Self::RETRY);
                     return;
@@ -342,10 +342,10 @@ impl Writer {
     }
 
     /// Frees the preallocated space behind the last record.
-    fn end_segment(&mut self) -> Result<(), Trouble> {
+    fn end_segment(&mut self) -> Result<(), LogError> {
         // The truncation need not survive a power cut: zeros are not records.
         let ended = self.segment.take().map_or(Ok(()), |segment| segment.end());
-        ended.map_err(Trouble::during("ending a segment of the log"))
+        ended.map_err(LogError::during("ending a segment of the log"))
     }
 
     /// Whether a part of the next segment, which could not be begun, remains. No record may be
@@ -361,17 +361,17 @@ impl Writer {
         if self.segment.is_some() && self.group.is_empty() && !self.log.is_lost() {
             match self.say_the_last(now) {
                 Ok(()) => self.unsynced.sync(),
-                Err(trouble) => self.log.set_trouble(Some(trouble)),
+                Err(error) => self.log.set_error(Some(error)),
             }
         }
         self.unsynced.close();
     }
 
     /// Ends the log with a durable record, and frees the space behind it.
-    fn say_the_last(&mut self, now: Duration) -> Result<(), Trouble> {
+    fn say_the_last(&mut self, now: Duration) -> Result<(), LogError> {
         self.put_down(self.log.written(), now)?;
         let segment = self.segment.as_ref().expect("it was written to");
-        segment.end().map_err(Trouble::during("ending the log"))
+        segment.end().map_err(LogError::during("ending the log"))
     }
 }
 
@@ -390,13 +390,13 @@ impl Drop for Writer {
         self.log.end_segment_request();
         if !self.log.is_closed() {
             let error = io::Error::other("its writer has ended");
-            let trouble = Trouble {
+            let error = LogError {
                 operation: "writing the log",
-                error: Arc::new(error),
+                source: Arc::new(error),
                 is_temporary: false,
                 of_replicas: false,
             };
-            self.log.set_trouble(Some(trouble));
+            self.log.set_error(Some(error));
         }
     }
 }

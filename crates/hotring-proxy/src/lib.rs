@@ -23,7 +23,6 @@ mod link;
 mod listen;
 mod mirror;
 mod plan;
-mod pool;
 mod replies;
 mod reply;
 mod request;
@@ -31,7 +30,9 @@ mod settings;
 mod settle;
 mod shared;
 mod thread;
+mod tracking;
 mod upstream;
+mod upstreams;
 
 pub use listen::Proxy;
 pub use settings::Settings;

@@ -10,8 +10,8 @@ use hotring_protocol::{ReplyEnd, ReplyLimits};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::{TlsConnector, client, server};
 
 use crate::foreign::server::{Kind, Server};
 use crate::input::Input;
@@ -26,9 +26,28 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 const DIAL_MAX: Duration = Duration::from_secs(2);
 
 /// A connection of any kind.
-pub(crate) trait Connection: AsyncRead + AsyncWrite + Unpin {}
+pub(crate) trait Connection: AsyncRead + AsyncWrite + Unpin {
+    /// What carries it.
+    fn socket(&self) -> &TcpStream;
+}
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection for S {}
+impl Connection for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Connection for client::TlsStream<TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
+
+impl Connection for server::TlsStream<TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
 
 /// Who a connection to a node acts for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -104,6 +104,7 @@ pub(crate) fn plan(
         | CommandId::ClientNoEvict
         | CommandId::ClientNoTouch
         | CommandId::ClientReply
+        | CommandId::ClientCaching
         | CommandId::Info
         | CommandId::ReadOnly
         | CommandId::ReadWrite
@@ -117,6 +118,9 @@ pub(crate) fn plan(
         | CommandId::Quit
         | CommandId::Watch
         | CommandId::Unwatch
+        | CommandId::ClientTracking
+        | CommandId::ClientTrackingInfo
+        | CommandId::ClientGetRedir
         | CommandId::Wait => Plan::Alone,
         CommandId::Scan => scan(args),
         CommandId::Keys | CommandId::Pinned => Plan::Everywhere(Combine::Concatenate),
@@ -126,10 +130,6 @@ pub(crate) fn plan(
         | CommandId::PubSubChannels
         | CommandId::PubSubShardNumSub
         | CommandId::PubSubShardChannels
-        | CommandId::ClientTracking
-        | CommandId::ClientCaching
-        | CommandId::ClientGetRedir
-        | CommandId::ClientTrackingInfo
         | CommandId::ClientKill
         | CommandId::ClientPause
         | CommandId::ClientUnpause
@@ -160,6 +160,13 @@ pub(crate) fn plan(
 pub(crate) fn within_pool(spec: &'static Spec, plan: Plan) -> Plan {
     match (spec.id, plan) {
         (CommandId::AclWhoAmI | CommandId::ConfigGet, _) => Plan::Here,
+        (
+            CommandId::ClientTracking
+            | CommandId::ClientTrackingInfo
+            | CommandId::ClientGetRedir
+            | CommandId::ClientCaching,
+            _,
+        ) => Plan::Refused(Refusal::Missing(spec.name)),
         (_, Plan::Anywhere | Plan::Everywhere(_)) if !is_for_clients(spec) => {
             Plan::Refused(Refusal::OfNode(spec.name))
         }
@@ -350,7 +357,7 @@ mod tests {
         for line in ["RENAME a b", "MSETNX a 1 b 2", "SINTER a b", "BLPOP a b 0"] {
             assert_eq!(planned(line), Plan::Refused(Refusal::Across), "{line}");
         }
-        for line in ["BLPOP a 0", "WAITKEY a 5", "SUBSCRIBE c", "WATCH a", "AUTH p"] {
+        for line in ["BLPOP a 0", "WAITKEY a 5", "SUBSCRIBE c", "CLIENT TRACKING ON", "AUTH p"] {
             assert_eq!(planned(line), Plan::Alone, "{line}");
         }
         for line in ["SHUTDOWN", "REPLICAOF a 1", "MONITOR", "SLOWLOG LEN", "ACL LIST"] {
@@ -407,6 +414,9 @@ mod tests {
         }
         for line in ["CONFIG GET *", "ACL WHOAMI"] {
             assert_eq!(planned(line), Plan::Here, "{line}");
+        }
+        for line in ["CLIENT TRACKING ON", "CLIENT CACHING YES"] {
+            assert!(matches!(planned(line), Plan::Refused(_)), "{line}");
         }
         for line in ["ACL GENPASS", "ACL CAT", "MEMORY STATS", "LATENCY LATEST", "SCRIPT KILL"] {
             assert!(matches!(planned(line), Plan::Refused(_)), "{line}");

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::task::{Context, Waker};
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
 
 use hotring_cluster::Slot;
 use hotring_protocol::Version;
@@ -201,6 +202,23 @@ impl Replies {
             true => std::mem::swap(out, ready),
             false => out.append(ready),
         }
+    }
+
+    /// The replies that are sent next, once there are some.
+    pub(crate) async fn first(&self) -> Vec<u8> {
+        let mut reply = Vec::new();
+        poll_fn(|cx| {
+            self.wake_later(cx);
+            self.take_ready(&mut reply);
+            if reply.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        reply
+    }
+
+    /// Forgets where the client has written.
+    pub(crate) fn forget_written(&self) {
+        self.0.borrow_mut().written.clear();
     }
 
     /// Wakes this task once a reply may be sent, or a request is tried again.

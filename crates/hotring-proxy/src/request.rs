@@ -63,6 +63,10 @@ pub(crate) struct Request {
     pub errors: usize,
     /// The first error among the replies that are not the client's.
     pub error: Option<Vec<u8>>,
+    /// A transaction: the replies before the one to MULTI.
+    pub before_multi: Option<usize>,
+    /// The node has refused MULTI.
+    pub lacks_multi: bool,
     /// It is tried again until then.
     pub until: Instant,
     /// How often a connection has ended while the node owed its reply next.
@@ -105,6 +109,8 @@ impl Request {
             missing: 1,
             errors: 0,
             error: None,
+            before_multi: None,
+            lacks_multi: false,
             until,
             losses: 0,
             refused_by: None,
@@ -120,22 +126,46 @@ impl Request {
         Request { aside: Some(aside), ..Request::new(Target::Any, ticket, false, now) }
     }
 
-    /// The same as several commands, of which the client gets the reply to the last one.
-    pub(crate) fn of_commands(self, n: usize) -> Self {
-        Request { n_replies: n, missing: n, ..self }
+    /// The same as a transaction of this many commands, MULTI and EXEC included.
+    pub(crate) fn of_transaction(self, n: usize) -> Self {
+        Request { n_replies: n, missing: n, before_multi: Some(0), ..self }
+    }
+
+    /// Counts a reply. True: it is the last one, and the client's.
+    pub(crate) fn count(&mut self, reply: &[u8]) -> bool {
+        let is_error = self.form.is_error(reply);
+        self.lacks_multi |= is_error && self.before_multi == Some(self.n_replies - self.missing);
+        self.missing -= 1;
+        self.errors += usize::from(is_error);
+        if self.missing > 0 {
+            if let Some(translation) = &mut self.translation {
+                translation.before.extend_from_slice(reply);
+            }
+            if is_error && self.error.is_none() {
+                self.error = Some(reply.to_vec());
+            }
+        }
+        self.missing == 0
     }
 
     /// Counts the reply to ASKING, which is sent before it from now on.
     pub(crate) fn asks(&mut self) {
         self.n_replies += 1;
+        self.before_multi = self.before_multi.map(|n| n + 1);
     }
 
     /// Expects all replies once more.
     pub(crate) fn begin_again(&mut self) {
         (self.missing, self.errors, self.error) = (self.n_replies, 0, None);
+        self.lacks_multi = false;
         if let Some(translation) = &mut self.translation {
             translation.before.clear();
         }
+    }
+
+    /// Whether it was to be a transaction, and its node has refused MULTI but not all the rest.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.lacks_multi && self.errors < self.n_replies
     }
 
     /// Whether those who wait for it have sent nothing behind it.

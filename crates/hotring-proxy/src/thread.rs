@@ -17,24 +17,29 @@ use crate::foreign::prepare::prepare;
 use crate::foreign::server::{Kind, Server};
 use crate::layout::{Address, Layout, NONE};
 use crate::link::{Login, Protocol};
-use crate::pool::Pool;
+use crate::replies::Replies;
 use crate::reply::UNREACHABLE;
-use crate::request::{Request, Target};
+use crate::request::{Request, Target, Ticket};
 use crate::settle::give_up;
 use crate::shared::Shared;
+use crate::tracking::Trackers;
 use crate::upstream::Upstream;
+use crate::upstreams::Upstreams;
 
 /// Pause before requests are tried again.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Users of one thread whose connections are there at the same time.
-const POOLS_MAX: usize = 1_000;
+const USERS_MAX: usize = 1_000;
 
 /// Time between two looks at whether nodes still let clients in that have not logged in.
 const OPEN_LOOK: Duration = Duration::from_secs(2);
 
-/// Time between two looks at silent nodes and unused pools.
+/// Time between two looks at silent nodes and unused connections.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Silence after which nodes that must tell of changes are asked whether they are there.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Silence after which a node that is no primary any more is given up.
 const GONE: Duration = Duration::from_millis(300);
@@ -51,8 +56,10 @@ pub(crate) struct Thread {
     pub clients: Cell<usize>,
     /// Wakes all clients when the proxy ends.
     pub ending: Notify,
+    /// Clients that keep copies.
+    pub trackers: Trackers,
     routes: RefCell<Routes>,
-    pools: RefCell<HashMap<Login, Used>>,
+    users: RefCell<HashMap<Login, Used>>,
     retries: RefCell<VecDeque<Retry>>,
     has_retries: Notify,
     /// Chooses a node for requests that any node may get.
@@ -85,13 +92,13 @@ struct BeforeCopy {
 }
 
 struct Used {
-    pool: Rc<Pool>,
+    upstreams: Rc<Upstreams>,
     /// When it last had clients.
     at: Instant,
 }
 
 struct Retry {
-    pool: Rc<Pool>,
+    upstreams: Rc<Upstreams>,
     request: Request,
     bytes: Vec<u8>,
 }
@@ -112,8 +119,9 @@ impl Thread {
             prefixes: RefCell::default(),
             clients: Cell::new(0),
             ending: Notify::new(),
+            trackers: Trackers::default(),
             routes: RefCell::new(routes),
-            pools: RefCell::default(),
+            users: RefCell::default(),
             retries: RefCell::default(),
             has_retries: Notify::new(),
             turn: Cell::new(0),
@@ -124,9 +132,12 @@ impl Thread {
     /// Takes a new layout over, if there is one.
     pub(crate) fn renew(&self) {
         let published = self.shared.version();
-        let routes = &mut *self.routes.borrow_mut();
-        if routes.published != published {
-            routes.take(published, self.shared.layout());
+        if self.routes.borrow().published != published {
+            let before = self.version();
+            self.routes.borrow_mut().take(published, self.shared.layout());
+            if self.version() != before {
+                self.trackers.drop_all();
+            }
         }
     }
 
@@ -215,6 +226,7 @@ impl Thread {
             routes.owners[usize::from(slot)] = node;
             routes.version += 1;
             self.shared.look_again();
+            self.trackers.drop_all();
         }
         node.into()
     }
@@ -231,6 +243,12 @@ impl Thread {
         let slots = slots.filter(|(_, owner)| met.insert(**owner)).map(|(slot, _)| slot);
         let slots: Vec<Slot> = slots.collect();
         if slots.is_empty() { vec![0] } else { slots }
+    }
+
+    /// The nodes that have slots.
+    pub(crate) fn primaries(&self) -> Vec<usize> {
+        let slots = self.slots_of_primaries().into_iter();
+        slots.filter_map(|slot| self.node_for(Target::Slot(slot))).collect()
     }
 
     /// The node that serves a request.
@@ -252,42 +270,56 @@ impl Thread {
     }
 
     /// Whether there is room for the connections of another user.
-    pub(crate) fn may_add_pool(&self, login: &Login) -> bool {
-        let pools = self.pools.borrow();
-        pools.len() < POOLS_MAX || pools.contains_key(login)
+    pub(crate) fn may_add_user(&self, login: &Login) -> bool {
+        let users = self.users.borrow();
+        users.len() < USERS_MAX || users.contains_key(login)
     }
 
     /// The connections of a user.
-    pub(crate) fn pool(&self, login: &Login) -> Rc<Pool> {
-        let pools = &mut *self.pools.borrow_mut();
+    pub(crate) fn upstreams(&self, login: &Login) -> Rc<Upstreams> {
+        let users = &mut *self.users.borrow_mut();
         let at = Instant::now();
-        let make = || Used { pool: Pool::new(login.clone()), at };
-        pools.entry(login.clone()).or_insert_with(make).pool.clone()
+        let make = || Used { upstreams: Upstreams::new(login.clone()), at };
+        users.entry(login.clone()).or_insert_with(make).upstreams.clone()
     }
 
     /// Connections to nodes.
     pub(crate) fn connections(&self) -> usize {
-        self.pools.borrow().values().map(|used| used.pool.len()).sum()
+        self.users.borrow().values().map(|used| used.upstreams.len()).sum()
     }
 
     /// Sends a request to a node, even if that has no room.
     pub(crate) fn send(
         self: &Rc<Self>,
-        pool: &Rc<Pool>,
+        upstreams: &Rc<Upstreams>,
         node: usize,
         bytes: &[u8],
         mut request: Request,
         now: Instant,
     ) {
         request.begin_again();
-        pool.upstream(self, node).queue(bytes, request, now);
+        upstreams.upstream(self, node).queue(bytes, request, now);
+    }
+
+    /// Asks a node behind all that it was asked over this connection. The reply comes among these.
+    pub(crate) fn ask(
+        self: &Rc<Self>,
+        upstreams: &Rc<Upstreams>,
+        node: usize,
+        bytes: &[u8],
+    ) -> Rc<Replies> {
+        let replies = Rc::new(Replies::default());
+        let ticket = Ticket { replies: replies.clone(), number: replies.expect(None), part: 0 };
+        let now = Instant::now();
+        self.send(upstreams, node, bytes, Request::new(Target::Any, ticket, false, now), now);
+        replies
     }
 
     /// Has a request tried again a little later.
-    pub(crate) fn retry(&self, pool: &Rc<Pool>, request: Request, bytes: Vec<u8>) {
+    pub(crate) fn retry(&self, upstreams: &Rc<Upstreams>, request: Request, bytes: Vec<u8>) {
         self.shared.counters.retried.add(1);
         request.tickets().for_each(|ticket| ticket.replies.begin_retry());
-        self.retries.borrow_mut().push_back(Retry { pool: pool.clone(), request, bytes });
+        self.retries.borrow_mut().push_back(Retry { upstreams: upstreams.clone(), request, bytes });
         self.has_retries.notify_one();
         self.shared.look_again();
     }
@@ -309,33 +341,38 @@ impl Thread {
     }
 
     fn try_again(self: &Rc<Self>, retry: Retry, now: Instant) {
-        let Retry { pool, request, bytes } = retry;
+        let Retry { upstreams, request, bytes } = retry;
         let is_over =
             request.until <= now || request.tickets().all(|ticket| ticket.replies.is_closed());
         let node = self.node_for(request.target);
         // A node that has refused it for good is not asked again.
         let node = node.filter(|node| request.refused_by.as_ref().is_none_or(|(by, _)| by != node));
-        if let Some(error) = self.pool_error(&pool, &request, node) {
+        if let Some(error) = self.pool_error(&upstreams, &request, node) {
             request.tickets().for_each(|ticket| ticket.replies.end_retry());
             return request.refuse(&error);
         }
         if !is_over && node.is_none() {
-            return self.retries.borrow_mut().push_back(Retry { pool, request, bytes });
+            return self.retries.borrow_mut().push_back(Retry { upstreams, request, bytes });
         }
         request.tickets().for_each(|ticket| ticket.replies.end_retry());
         match node {
-            Some(node) if !is_over => self.send(&pool, node, &bytes, request, now),
+            Some(node) if !is_over => self.send(&upstreams, node, &bytes, request, now),
             _ => give_up(request),
         }
     }
 
     /// Why a request to a pool cannot be tried again, after the pool has changed.
-    fn pool_error(&self, pool: &Pool, request: &Request, node: Option<usize>) -> Option<String> {
+    fn pool_error(
+        &self,
+        upstreams: &Upstreams,
+        request: &Request,
+        node: Option<usize>,
+    ) -> Option<String> {
         let speaks = request.speaks?;
         let server = node.and_then(|node| self.server(node));
         let Some(server) = server else { return Some(self.refusal(request.target)) };
         let comes = |slot| self.copying().is_some_and(|copying| copying.moves(slot));
-        let is_other = speaks != pool.login.protocol.at(server.kind);
+        let is_other = speaks != upstreams.login.protocol.at(server.kind);
         (is_other || request.target.slot().is_some_and(comes)).then(|| UNREACHABLE.to_string())
     }
 
@@ -353,16 +390,16 @@ impl Thread {
     pub(crate) async fn keep_watching_access(self: &Rc<Self>) {
         loop {
             tokio::time::sleep(OPEN_LOOK).await;
-            let open: Vec<Rc<Pool>> = {
-                let pools = self.pools.borrow();
-                let pools = pools.iter().filter(|(login, _)| login.user.is_none());
-                pools.map(|(_, used)| used.pool.clone()).collect()
+            let open: Vec<Rc<Upstreams>> = {
+                let users = self.users.borrow();
+                let users = users.iter().filter(|(login, _)| login.user.is_none());
+                users.map(|(_, used)| used.upstreams.clone()).collect()
             };
-            for pool in open {
-                let was_open = pool.is_open();
-                pool.learn(self).await;
-                if was_open && !pool.is_open() {
-                    self.pools.borrow_mut().remove(&pool.login);
+            for upstreams in open {
+                let was_open = upstreams.is_open();
+                upstreams.learn(self).await;
+                if was_open && !upstreams.is_open() {
+                    self.users.borrow_mut().remove(&upstreams.login);
                 }
             }
         }
@@ -370,6 +407,7 @@ impl Thread {
 
     /// Gives up silent nodes and closes unused connections. Never ends.
     pub(crate) async fn keep_house(self: &Rc<Self>) {
+        let mut heartbeat = Instant::now();
         loop {
             tokio::time::sleep(TICK).await;
             self.renew();
@@ -377,14 +415,23 @@ impl Thread {
             let since = |silence: Duration| now.checked_sub(silence).unwrap_or(now);
             let (usual, gone) = (since(self.shared.settings.node_timeout), since(GONE));
             self.allow_copy();
+            let trackers = self.trackers.all();
+            if now.duration_since(heartbeat) >= HEARTBEAT {
+                heartbeat = now;
+                trackers.iter().for_each(|it| it.ask_silent(self, since(HEARTBEAT)));
+            }
             let routes = self.routes.borrow();
-            let pools = &mut *self.pools.borrow_mut();
-            pools.retain(|_, used| {
-                used.pool.break_silent(usual, gone, |node| routes.is_gone(node));
+            trackers
+                .iter()
+                .for_each(|it| it.break_silent(usual, gone, |node| routes.is_gone(node)));
+            let users = &mut *self.users.borrow_mut();
+            users.retain(|_, used| {
+                used.upstreams.break_silent(usual, gone, |node| routes.is_gone(node));
                 if routes.layout.is_pool {
-                    used.pool.leave(|node| routes.servers.get(node).is_none_or(Option::is_none));
+                    used.upstreams
+                        .leave(|node| routes.servers.get(node).is_none_or(Option::is_none));
                 }
-                if Rc::strong_count(&used.pool) > 1 {
+                if Rc::strong_count(&used.upstreams) > 1 {
                     used.at = now;
                 }
                 now.duration_since(used.at) < UNUSED
@@ -401,8 +448,8 @@ impl Thread {
         let Some(copying) = copying else { return *known = None };
         let is_same = |known: &BeforeCopy| Arc::ptr_eq(&known.copying, &copying);
         if !known.as_ref().is_some_and(is_same) {
-            let pools = self.pools.borrow();
-            let marks = pools.values().flat_map(|used| used.pool.marks()).collect();
+            let users = self.users.borrow();
+            let marks = users.values().flat_map(|used| used.upstreams.marks()).collect();
             *known = Some(BeforeCopy { copying, marks, is_over: false });
         }
         let Some(known) = known else { return };

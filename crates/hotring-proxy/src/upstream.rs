@@ -20,11 +20,11 @@ use tokio::time::Sleep;
 
 use crate::link::{DialError, Link};
 use crate::mirror::{Keeps, Mirror, Read};
-use crate::pool::Pool;
 use crate::reply::Form;
 use crate::request::{Aside, Request};
 use crate::settle::{give_up, settle, undo};
 use crate::thread::Thread;
+use crate::upstreams::Upstreams;
 
 /// Pause before a node is dialled again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -68,6 +68,8 @@ struct Inner {
     heard_at: Instant,
     /// The number of the connection.
     connection: u64,
+    /// There is a connection.
+    is_connected: bool,
     /// The connection must end.
     is_broken: bool,
     /// No client will use it again.
@@ -96,6 +98,7 @@ impl Upstream {
             queued_at: None,
             heard_at: Instant::now(),
             connection: 0,
+            is_connected: false,
             is_broken: false,
             is_closed: false,
         };
@@ -195,6 +198,17 @@ impl Upstream {
         self.inner.borrow().connection
     }
 
+    /// Whether there is a connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.inner.borrow().is_connected
+    }
+
+    /// Whether there is a connection on which the node has said nothing since then.
+    pub(crate) fn is_silent(&self, since: Instant) -> bool {
+        let inner = self.inner.borrow();
+        inner.is_connected && inner.heard_at < since
+    }
+
     /// Ends the connection if the node owes replies and has been silent since then.
     pub(crate) fn break_if_silent(&self, since: Instant) {
         let inner = &mut *self.inner.borrow_mut();
@@ -212,14 +226,21 @@ impl Upstream {
     }
 
     /// Serves the connection until it is closed. Dials when there are requests.
-    pub(crate) async fn serve(self: Rc<Self>, thread: Rc<Thread>, pool: Weak<Pool>) {
+    pub(crate) async fn serve(self: Rc<Self>, thread: Rc<Thread>, upstreams: Weak<Upstreams>) {
         loop {
             poll_fn(|cx| self.poll_work(cx)).await;
-            // Held for a moment only: a pool without clients must end.
-            let login = pool.upgrade().filter(|_| self.has_work()).map(|pool| pool.login.clone());
-            let Some(login) = login else { return };
+            // Held for a moment only: those without clients must end.
+            let used = upstreams.upgrade().filter(|_| self.has_work());
+            let used = used.map(|it| (it.login.clone(), it.tracking.clone()));
+            let Some((login, tracking)) = used else { return };
             let address = thread.address(self.node);
-            let dialling = Link::dial(&thread.shared, &address, &login);
+            let dialling = async {
+                let mut link = Link::dial(&thread.shared, &address, &login).await?;
+                if let Some(tracking) = &tracking {
+                    tracking.begin(&mut link).await?;
+                }
+                Ok(link)
+            };
             let dialled = tokio::select! {
                 dialled = dialling => dialled,
                 () = poll_fn(|cx| self.poll_broken(cx)) => {
@@ -229,14 +250,17 @@ impl Upstream {
             match dialled {
                 Ok(link) => {
                     thread.shared.counters.dialled.add(1);
-                    let why = self.talk(link, &thread, &pool).await;
+                    self.inner.borrow_mut().is_connected = true;
+                    let why = self.talk(link, &thread, &upstreams).await;
                     // What a client sends can end a connection, so that only silence speaks against a server. One that
                     // is gone fails when it is dialled.
                     if self.inner.borrow().is_broken {
                         thread.note_failure(self.node, "it owes a reply and is silent");
                     }
                     tracing::debug!(node = %address, "connection lost: {why}");
-                    self.end(&thread, &pool, None);
+                    self.end(&thread, &upstreams, None);
+                    // Behind the replies: no node tells of what was read here.
+                    tracking.inspect(|tracking| tracking.drop_all());
                 }
                 Err(why) => {
                     thread.shared.counters.unreachable.add(1);
@@ -250,7 +274,7 @@ impl Upstream {
                         DialError::Refused(error) => Some(error),
                         DialError::Unreachable(_) => None,
                     };
-                    self.end(&thread, &pool, error.as_deref());
+                    self.end(&thread, &upstreams, error.as_deref());
                 }
             }
             tokio::time::sleep(PAUSE).await;
@@ -281,7 +305,12 @@ impl Upstream {
     }
 
     /// Exchanges requests and replies until the connection ends, and says why.
-    async fn talk(&self, mut link: Link, thread: &Rc<Thread>, pool: &Weak<Pool>) -> io::Error {
+    async fn talk(
+        &self,
+        mut link: Link,
+        thread: &Rc<Thread>,
+        upstreams: &Weak<Upstreams>,
+    ) -> io::Error {
         let mut pause: Option<Pin<Box<Sleep>>> = None;
         let talking = poll_fn(|cx| {
             loop {
@@ -301,7 +330,7 @@ impl Upstream {
                     Poll::Ready(Err(error)) => return Poll::Ready(error),
                     Poll::Pending => break,
                 }
-                if let Err(error) = self.take_replies(&mut link, thread, pool) {
+                if let Err(error) = self.take_replies(&mut link, thread, upstreams) {
                     return Poll::Ready(error);
                 }
             }
@@ -358,17 +387,22 @@ impl Upstream {
         &self,
         link: &mut Link,
         thread: &Rc<Thread>,
-        pool: &Weak<Pool>,
+        upstreams: &Weak<Upstreams>,
     ) -> io::Result<()> {
-        let pool = &pool.upgrade().ok_or_else(|| io::Error::other("no client needs it"))?;
+        let upstreams =
+            &upstreams.upgrade().ok_or_else(|| io::Error::other("no client needs it"))?;
         let (now, server) = (Instant::now(), thread.server(self.node));
         while let Some(len) = link.find_end(self.form())? {
             let reply = &link.input.bytes()[..len];
             // A push message answers no request.
             if reply[0] == b'>' {
-                let inner = &mut *self.inner.borrow_mut();
-                if let Some(answer) = inner.mirror.pushed(reply) {
-                    inner.queue(&answer, Request::aside(Aside::Dropped, now), now);
+                let answer = self.inner.borrow_mut().mirror.pushed(reply);
+                match (answer, &upstreams.tracking) {
+                    (Some(answer), _) => {
+                        self.queue(&answer, Request::aside(Aside::Dropped, now), now);
+                    }
+                    (None, Some(tracking)) => tracking.pass_on(reply),
+                    (None, None) => {}
                 }
             } else {
                 let (request, bytes) = self.answered(reply, now)?;
@@ -376,7 +410,7 @@ impl Upstream {
                     if let Some(server) = &server {
                         server.health.answered(request.form.is_error(reply));
                     }
-                    settle(thread, pool, self.node, request, bytes, reply, now);
+                    settle(thread, upstreams, self.node, request, bytes, reply, now);
                 }
             }
             link.input.consume(len);
@@ -420,18 +454,10 @@ impl Upstream {
         if inner.sent < sent_at_least {
             return Err(unasked());
         }
-        request.missing -= 1;
-        let is_error = request.form.is_error(reply);
-        request.errors += usize::from(is_error);
-        if request.missing > 0 {
-            if let Some(translation) = &mut request.translation {
-                translation.before.extend_from_slice(reply);
-            }
-            if is_error && request.error.is_none() {
-                request.error = Some(reply.to_vec());
-            }
+        if !request.count(reply) {
             return Ok((None, Vec::new()));
         }
+        let is_error = request.form.is_error(reply);
         if request.writes && !is_error {
             request.ticket.replies.note_write(self.node, inner.connection);
         }
@@ -441,8 +467,8 @@ impl Upstream {
     }
 
     /// Takes all requests back after the connection has ended. With an error of the node they all get that.
-    fn end(&self, thread: &Rc<Thread>, pool: &Weak<Pool>, error: Option<&[u8]>) {
-        let pool = pool.upgrade();
+    fn end(&self, thread: &Rc<Thread>, upstreams: &Weak<Upstreams>, error: Option<&[u8]>) {
+        let upstreams = upstreams.upgrade();
         let now = Instant::now();
         // A request does not make a node silent.
         let mut may_break = !self.inner.borrow().is_broken;
@@ -461,19 +487,20 @@ impl Upstream {
             if request.aside.is_some() {
                 continue;
             }
-            match (error, &pool) {
+            match (error, &upstreams) {
                 (Some(error), _) => {
                     let error = String::from_utf8_lossy(error);
                     request.refuse(error.trim_start_matches('-').trim_end());
                 }
-                (None, Some(pool)) => undo(thread, pool, request, bytes, was_sent, now),
+                (None, Some(upstreams)) => undo(thread, upstreams, request, bytes, was_sent, now),
                 (None, None) => give_up(request),
             }
         }
         let inner = &mut *self.inner.borrow_mut();
         inner.begin += inner.bytes.len() as u64;
         inner.bytes.clear();
-        (inner.sent, inner.queued_at, inner.is_broken) = (inner.begin, None, false);
+        (inner.sent, inner.queued_at) = (inner.begin, None);
+        (inner.is_broken, inner.is_connected) = (false, false);
         inner.connection += 1;
         inner.mirror = Mirror::default();
         inner.wake_waiting();

@@ -197,6 +197,28 @@ impl Number {
     }
 }
 
+/// Reads canonical decimal text: no sign but "-", no leading zeros, no "-0", in range of i64. Redis accepts
+/// exactly this as an integer, so other texts are not integers at all.
+pub(crate) fn parse_int(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    // 19 digits: those of i64::MAX.
+    if digits.is_empty() || digits.len() > 19 || (digits[0] == b'0' && text.len() > 1) {
+        return None;
+    }
+    let mut magnitude: u64 = 0;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        // No overflow: 19 digits are below 10^19 < 2^64.
+        magnitude = magnitude * 10 + u64::from(digit - b'0');
+    }
+    if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,7 +24,7 @@ const STEP_ITEMS: usize = 256;
 /// The progress of a digest through the store.
 pub struct DigestWalk {
     now: u64,
-    /// The database_ids of the databases to come; None before the first step.
+    /// IDs of the remaining databases; None before the first step.
     database_ids: Option<std::vec::IntoIter<u8>>,
     database_id: u8,
     stage: Stage,
@@ -53,8 +53,7 @@ enum Long {
 }
 
 impl DigestWalk {
-    /// A digest of what is there at `now`, in Unix milliseconds. At time 0, expired keys and fields that have not been
-    /// removed are there, too.
+    /// A digest of all that has not expired at `now`, in Unix milliseconds. Nothing has expired at time 0.
     pub fn new(now: u64) -> DigestWalk {
         let (sum, mixer) = (0, Mixer::default());
         DigestWalk { now, database_ids: None, database_id: 0, stage: Stage::Pins(None), sum, mixer }

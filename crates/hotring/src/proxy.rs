@@ -24,7 +24,8 @@ With --pool the proxy serves a pool of Redis, Valkey, memcached and hotring serv
 file names them, with a line for each below [servers]:
   a = { address = \"127.0.0.1:6379\", protocol = \"redis\" }
   b = { address = \"127.0.0.1:11211\", protocol = \"memcached\", weight = 50 }
-POOL RELOAD, sent to the proxy, reads the file again; POOL RELOAD COPY also copies the keys that change their server.
+POOL RELOAD, sent to the proxy, reads the file again; POOL RELOAD COPY also copies the keys that change their server, \
+until the end or POOL COPY STOP.
 
 Examples:
   hotring proxy --listen 127.0.0.1:6380 --node 127.0.0.1:7000 --node 127.0.0.1:7001

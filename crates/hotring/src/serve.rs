@@ -56,6 +56,10 @@ fn flag(setting: &'static Setting) -> Arg {
     if !setting.alias.is_empty() {
         arg = arg.alias(setting.alias);
     }
+    if setting.name == "replicaof" {
+        // The server finds out by itself whether its source is a Redis.
+        arg = arg.visible_alias("replicaof-redis");
+    }
     if is_for_research(setting) {
         arg = arg.help_heading("Research engines").hide_short_help(true);
     }

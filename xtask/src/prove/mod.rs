@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Result, bail, ensure};
 
 use crate::suite::{Done, Suite};
-use crate::test::{binary, build_quietly, built, count_tests, lints};
+use crate::test::{binary, build_quietly, count_tests, lints};
 use crate::workspace::{cargo, target};
 use crate::{clients, engines, fuzz, process, redis, tools};
 
@@ -70,12 +70,17 @@ const TRIED_CLIENTS: &[&str] = &[
     "asynq",
 ];
 
+/// The tests of the workspace as `cargo xtask test` builds them, with the programs that they start. Of a single package
+/// cargo would build most again, as its dependencies have fewer features then.
+const TESTS: &[&str] =
+    &["test", "--locked", "--quiet", "--workspace", "--exclude", "hotring-index", "--test", "it"];
+
+/// The optimised bench and its tests.
+const BENCH: &[&str] =
+    &["test", "--locked", "--quiet", "--profile", "tested", "-p", "hotring-bench", "--test", "it"];
+
 /// Builds for later proofs, made while the models leave a processor idle.
-const AHEAD: &[&[&str]] = &[
-    &["build", "--locked", "--quiet", "--profile", "tested", "-p", "hotring-bench"],
-    &["test", "--no-run", "--locked", "--profile", "tested", "-p", "hotring-bench", "--test", "it"],
-    &["build", "--locked", "--quiet", "--workspace", "--bins"],
-];
+const AHEAD: &[&[&str]] = &[BENCH, TESTS];
 
 /// `cargo xtask prove`: the named proofs, or all.
 pub fn prove(words: &[&str]) -> Result<ExitCode> {
@@ -97,7 +102,7 @@ pub fn steps(suite: &mut Suite, names: &[&str], form: Form) {
     }
     let ahead = names.is_empty().then(|| {
         std::thread::spawn(|| {
-            AHEAD.iter().for_each(|words| build_quietly(words));
+            AHEAD.iter().for_each(|words| build_quietly(&[words, &["--no-run"][..]].concat()));
             fuzz::build_ahead();
         })
     });
@@ -177,17 +182,16 @@ fn differential(form: Form) -> Result<Done> {
     let mut command = cargo();
     let seeds = if form == Form::Long { "100" } else { "2" };
     default(&mut command, "HOTRING_DIFFERENTIAL_SEEDS", seeds);
-    // With the features of the tests, so that nothing is built again.
-    command.args(["test", "--locked", "--quiet", "--workspace", "--exclude", "hotring-index"]);
-    count_some(command.args(["--test", "it", "differential"]))
+    count_some(command.args(TESTS).arg("differential"))
 }
 
 /// Two servers that are killed, stopped, cut off and replaced: nothing that was acknowledged may be lost.
 fn faults(form: Form) -> Result<Done> {
     let mut command = cargo();
     default(&mut command, "HOTRING_FAULTS", if form == Form::Long { "3000" } else { "200" });
-    let which = ["-p", "hotring", "--test", "it", "nemesis::", "--", "--nocapture"];
-    count_some(command.args(["test", "--locked", "--quiet"]).args(which))
+    // They wait more than they compute.
+    default(&mut command, "RUST_TEST_THREADS", "4");
+    count_some(command.args(TESTS).args(["nemesis::", "--", "--nocapture"]))
 }
 
 /// A real etcd under the suite of all coordinators, and clients while its members are killed and stopped.
@@ -195,11 +199,9 @@ fn coordinator(_: Form) -> Result<Done> {
     if let Some(missing) = tools::prepare_etcd() {
         return Ok(Done::Skipped(missing));
     }
-    let which = ["-p", "hotring-coordinator", "--test", "it", "etcd::", "--", "--nocapture"];
     let mut command = cargo();
-    count_some(
-        command.env("HOTRING_ETCD", "etcd").args(["test", "--locked", "--quiet"]).args(which),
-    )
+    command.env("HOTRING_ETCD", "etcd");
+    count_some(command.args(TESTS).args(["etcd::", "--", "--nocapture"]))
 }
 
 /// The alert rules for Prometheus: each of those about replication fires when it should, and not before.
@@ -224,9 +226,7 @@ fn torture(form: Form) -> Result<Done> {
 
 /// The process's memory stays near its limit under loads that try to exceed it.
 fn memory(_: Form) -> Result<Done> {
-    let mut command = cargo();
-    command.args(["test", "--locked", "--quiet", "--profile", "tested", "-p", "hotring-bench"]);
-    count_some(command.args(["--test", "it", "--", "--ignored", "bounds::"]))
+    count_some(cargo().args(BENCH).args(["--", "--ignored", "bounds::"]))
 }
 
 /// Kills servers with a log: each mode of the log must keep its guarantees.
@@ -254,12 +254,12 @@ fn redis_tools(_: Form) -> Result<Done> {
 
 /// Builds the optimised bench.
 fn bench() -> Result<PathBuf> {
-    built(&["--profile", "tested", "-p", "hotring-bench"])?;
+    process::run(cargo().args(BENCH).arg("--no-run"))?;
     Ok(binary("tested", "hotring-bench"))
 }
 
-/// Builds the server with assertions and the tests' features; alone, much would be rebuilt.
+/// Builds the server with assertions.
 fn server() -> Result<PathBuf> {
-    built(&["--workspace", "--bins"])?;
+    process::run(cargo().args(TESTS).arg("--no-run"))?;
     Ok(binary("debug", "hotring"))
 }

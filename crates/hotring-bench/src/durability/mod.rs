@@ -2,11 +2,13 @@
 //!
 //! Each part starts its own servers on loopback, each with its own folder. `modes` measures requests under
 //! each setting of the log, `restart` the time from a kill until a server serves again, `snapshot` the pauses and
-//! the memory that a snapshot causes, `space` the growth of the files while values are overwritten, `replicas` the
-//! cost of a replica and of a full copy. A wrong answer fails the run.
+//! the memory that a snapshot causes, `giant` the waits beside a snapshot of one giant hash, `space` the growth of the
+//! files while values are overwritten, `replicas` the cost of a replica and of a full copy. A wrong answer fails the
+//! run.
 
 mod cases;
 mod figures;
+mod giant;
 mod modes;
 mod replicas;
 mod restart;
@@ -47,6 +49,7 @@ enum Measurement {
     Modes(modes::ModesArgs),
     Restart(restart::RestartArgs),
     Snapshot(snapshot::SnapshotArgs),
+    Giant(giant::GiantArgs),
     Space(space::SpaceArgs),
     Replicas(replicas::ReplicasArgs),
 }
@@ -78,6 +81,7 @@ enum Part {
     Modes,
     Restart,
     Snapshot,
+    Giant,
     Space,
     Replicas,
 }
@@ -88,6 +92,7 @@ impl Part {
             Part::Modes => "modes",
             Part::Restart => "restart",
             Part::Snapshot => "snapshot",
+            Part::Giant => "giant",
             Part::Space => "space",
             Part::Replicas => "replicas",
         }
@@ -101,6 +106,7 @@ impl DurabilityArgs {
             Measurement::Modes(args) => args.common.report(|| args.measure()),
             Measurement::Restart(args) => args.common.report(|| args.measure()),
             Measurement::Snapshot(args) => args.common.report(|| args.measure()),
+            Measurement::Giant(args) => args.common.report(|| args.measure()),
             Measurement::Space(args) => args.common.report(|| args.measure()),
             Measurement::Replicas(args) => args.common.report(|| args.measure()),
         }

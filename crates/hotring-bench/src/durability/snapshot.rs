@@ -23,7 +23,7 @@ const WATCH_EVERY: Duration = Duration::from_millis(250);
 /// Requests that are drawn in advance and repeated.
 const DRAWN: u64 = 1_000_000;
 /// The log setting, which has the same name in both servers.
-const LOG: &str = "everysec";
+pub(super) const LOG: &str = "everysec";
 
 const RATE: &str = "SET/s";
 const PAUSE: &str = "longest pause us";
@@ -68,17 +68,17 @@ Examples:
 
 /// The observations during the load.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     /// The peak of memory, in bytes.
     memory_max: u64,
     /// The duration of each snapshot.
-    snapshots: Vec<Duration>,
+    pub(super) snapshots: Vec<Duration>,
     /// The number of polls, then how many of them met a running snapshot.
     samples: u64,
     busy: u64,
 }
 
-fn case_name(kind: Kind, saving: bool) -> String {
+pub(super) fn case_name(kind: Kind, saving: bool) -> String {
     format!("{}, {}", server_name(kind), if saving { "snapshot" } else { "quiet" })
 }
 
@@ -162,11 +162,16 @@ fn window(
     })?;
     add_figures(&case_name(kind, saving), &sample, before, &seen, figures);
     if saving {
-        let file = if kind == Kind::Redis { "dump.rdb" } else { "snapshot-" };
-        let bytes = subject.folder.bytes(file);
-        figures.add(&case_name(kind, saving), "snapshot MB", bytes as f64 / 1e6);
+        add_length(kind, subject, figures);
     }
     Ok(())
+}
+
+/// Adds the length of the snapshots in the folder.
+pub(super) fn add_length(kind: Kind, subject: &Subject, figures: &mut Figures) {
+    let file = if kind == Kind::Redis { "dump.rdb" } else { "snapshot-" };
+    let bytes = subject.folder.bytes(file);
+    figures.add(&case_name(kind, true), "snapshot MB", bytes as f64 / 1e6);
 }
 
 fn add_figures(case: &str, sample: &Sample, before: u64, seen: &Seen, figures: &mut Figures) {
@@ -199,7 +204,7 @@ pub(super) fn watch_memory(pid: u32, stop: &AtomicBool) -> Result<u64> {
 }
 
 /// Polls until `stop`, and if `saving` requests one snapshot after another. Returns once no snapshot is running.
-fn save(control: &mut Client, saving: bool, stop: &AtomicBool) -> Result<Seen> {
+pub(super) fn save(control: &mut Client, saving: bool, stop: &AtomicBool) -> Result<Seen> {
     let (mut seen, mut begun) = (Seen::default(), None);
     loop {
         // ORDERING: Relaxed, for the reason at the store of `stop`.

@@ -100,13 +100,16 @@ struct Draws<'a> {
     keys: Keys,
     turn: u64,
     ops: Vec<Op>,
+    /// The reads of each chunk of `ops` and the sum of their keys, which are counted while the clock stands.
+    reads: Vec<(u64, u64)>,
 }
 
 impl<'a> Draws<'a> {
     /// Starts with the first draw of the phase.
     fn new(phase: &'a Phase<'a>, thread: usize, keys: Keys) -> Result<Self> {
         let ops = phase.source.stream(phase.turn, thread, keys)?;
-        Ok(Draws { phase, thread, keys, turn: phase.turn, ops })
+        let reads = reads_of_chunks(&ops);
+        Ok(Draws { phase, thread, keys, turn: phase.turn, ops, reads })
     }
 
     /// Draws the next operations. False for a stream of inserts, which must run only once.
@@ -116,8 +119,18 @@ impl<'a> Draws<'a> {
         }
         self.turn += 1;
         self.ops = self.phase.source.stream(self.turn, self.thread, self.keys)?;
+        self.reads = reads_of_chunks(&self.ops);
         Ok(true)
     }
+
+    fn chunks(&self) -> impl Iterator<Item = Stream<'_>> {
+        let chunks = self.ops.chunks(CHUNK).zip(&self.reads);
+        chunks.map(|(ops, &(reads, sum))| Stream { ops, reads, sum })
+    }
+}
+
+fn reads_of_chunks(ops: &[Op]) -> Vec<(u64, u64)> {
+    ops.chunks(CHUNK).map(Stream::of).map(|stream| (stream.reads, stream.sum)).collect()
 }
 
 /// One thread at work.
@@ -135,14 +148,14 @@ impl Work<'_> {
     /// Works until `end`; false if a stream of inserts is used up before.
     fn phase(&mut self, draws: &mut Draws<'_>, end: Duration) -> Result<bool> {
         loop {
-            for chunk in draws.ops.chunks(CHUNK) {
-                self.tally.add(self.worker.run(Stream::of(chunk), self.mode));
+            for stream in draws.chunks() {
+                self.tally.add(self.worker.run(stream, self.mode));
                 let now = self.start.elapsed();
                 let window = (now.as_nanos() / self.window.as_nanos()) as usize;
                 if self.windows.len() <= window {
                     self.windows.resize(window + 1, 0);
                 }
-                self.windows[window] += chunk.len() as u64;
+                self.windows[window] += stream.ops.len() as u64;
                 if now >= end {
                     return Ok(true);
                 }

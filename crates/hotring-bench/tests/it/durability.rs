@@ -119,6 +119,22 @@ fn writers_beside_a_snapshot_have_their_figures() {
 }
 
 #[test]
+fn requests_beside_a_snapshot_of_a_giant_hash_have_their_figures() {
+    let figures = figures(&["giant", "--fields", "50k", "--seconds", "0.3"]);
+    for server in ["hotring", "redis"].iter().filter(|name| **name == "hotring" || figures.redis) {
+        let (quiet, snapshot) = (format!("{server}, quiet"), format!("{server}, snapshot"));
+        for case in [&quiet, &snapshot, &format!("{server}, busy thread")] {
+            for figure in ["HSET p50 us", "SET p99.9 us", "GET max us"] {
+                assert!(figures.all(case, figure, 1)[0] > 0.0, "{}", figures.text);
+            }
+        }
+        // The values alone are five.
+        assert!(figures.all(&snapshot, "snapshot MB", 1)[0] > 5.0, "{}", figures.text);
+        figures.all(&quiet, "snapshot MB", 0);
+    }
+}
+
+#[test]
 fn replicas_have_their_cost() {
     let short = ["--keys", "20k", "--copied", "20k", "--seconds", "0.1", "--copy-seconds", "0.3"];
     let figures = figures(&[&["replicas", "--pipeline", "16"][..], &short].concat());

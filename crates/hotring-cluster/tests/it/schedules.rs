@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::faults::{self, Fault};
 use crate::sim::{self, Mode, Stats};
 
-/// Schedules of each mode, unless `HOTRING_SCHEDULES` says otherwise.
-const SCHEDULES: u64 = 3000;
+/// Schedules of each mode, unless `HOTRING_SCHEDULES` says otherwise: `cargo xtask prove schedules` runs many more.
+const SCHEDULES: u64 = 1000;
 
 /// Lines of a trace that a failure shows.
 const LINES: usize = 150;

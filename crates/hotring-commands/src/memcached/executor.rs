@@ -216,11 +216,7 @@ impl Place<'_> {
             let none = None::<std::iter::Empty<&[u8]>>;
             return self.routes.must_wait_with(none, true).then_some(Misplaced::Moving);
         }
-        let is_meta = matches!(
-            command,
-            Cmd::MetaGet | Cmd::MetaSet | Cmd::MetaDelete | Cmd::MetaArithmetic | Cmd::MetaDebug
-        );
-        if is_meta && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b')) {
+        if command.is_meta() && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b')) {
             // The command itself refuses a key that is no base64.
             let key = MetaKey::parse(args.get(1)?, true).ok()?;
             return self.misplaced_keys(command, || std::iter::once(key.bytes()));

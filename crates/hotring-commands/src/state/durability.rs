@@ -2,13 +2,13 @@
 //! `tasks/write_log.rs`.
 //!
 //! A reply that depends on the log waits in its connection (`socket`) and must not block a thread. Writes are refused
-//! while the log is in trouble, unless the settings let the server continue without the log.
+//! while the log has an error, unless the settings let the server continue without the log.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
-use hotring_log::{AckWhen, Backlog, Log, Lsn, Trouble};
+use hotring_log::{AckWhen, Backlog, Log, LogError, Lsn};
 
 use crate::settings::config::{LogSettings, OnError};
 use crate::state::replication::NO_REPLICAS;
@@ -103,37 +103,37 @@ impl Durability {
     }
 
     /// Ready once writes up to this record may be acknowledged, or with the reason why they must not be.
-    pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
+    pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), LogError>> {
         let Some(log) = self.stream() else { return Poll::Ready(Ok(())) };
         log.poll_reached(lsn, waker)
     }
 
     /// The reason why this record cannot be acknowledged at present, if any.
-    pub fn trouble_for(&self, lsn: Lsn) -> Option<Trouble> {
-        self.stream()?.trouble_for(lsn)
+    pub fn error_for(&self, lsn: Lsn) -> Option<LogError> {
+        self.stream()?.error_for(lsn)
     }
 
     /// The reason why the log is not being written; None if it is.
-    pub fn trouble(&self) -> Option<Trouble> {
-        self.log()?.trouble()
+    pub fn error(&self) -> Option<LogError> {
+        self.log()?.error()
     }
 
     /// Whether the log is not synced up to this record yet, but a sync is still possible.
     pub(crate) fn may_sync(&self, lsn: Lsn) -> bool {
-        let may = |log: &Arc<Log>| log.trouble().is_none_or(|trouble| trouble.is_temporary);
+        let may = |log: &Arc<Log>| log.error().is_none_or(|error| error.is_temporary);
         !self.is_abandoned() && self.log().is_some_and(|log| log.synced() < lsn && may(log))
     }
 
     /// Whether the queue of unwritten records is full: writes must wait.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.stream().is_some_and(|log| log.is_full() && log.trouble().is_none())
+        self.stream().is_some_and(|log| log.is_full() && log.error().is_none())
     }
 
     /// The error of a write, if writes are refused.
     pub fn refuses(&self, settings: &LogSettings) -> Option<String> {
-        let trouble = self.log()?.trouble()?;
-        (settings.on_error == OnError::Stop && !self.is_abandoned()).then(|| refusal(&trouble))
+        let error = self.log()?.error()?;
+        (settings.on_error == OnError::Stop && !self.is_abandoned()).then(|| refusal(&error))
     }
 
     /// Whether requests must be checked one by one, because some must wait or be refused.
@@ -150,15 +150,15 @@ impl Durability {
 
 /// The error in place of replies that show a write that cannot be logged, or that replicas may lack. The code is
 /// Redis's, which clients know.
-pub fn refusal(trouble: &Trouble) -> String {
-    if trouble.of_replicas {
+pub fn refusal(error: &LogError) -> String {
+    if error.of_replicas {
         return format!(
             "{NO_REPLICAS} The fate of a write that this reply shows is open: it was applied here"
         );
     }
-    let end = match trouble.is_temporary {
+    let end = match error.is_temporary {
         true => "it is tried again each second",
         false => "restart the server once the disk is in order",
     };
-    format!("MISCONF Errors writing to the log: {trouble}. Writes are refused, reads work; {end}")
+    format!("MISCONF Errors writing to the log: {error}. Writes are refused, reads work; {end}")
 }

@@ -308,14 +308,14 @@ fn a_segment_that_is_asked_for_is_done_without_on_a_full_disk() {
         log.begin_segment();
         writer.step(Duration::ZERO);
         assert!(!log.wants_segment(), "{step:?}");
-        assert_eq!(log.trouble().is_some(), is_left, "{step:?}");
+        assert_eq!(log.error().is_some(), is_left, "{step:?}");
         assert_eq!(note(&log), 2);
         log.begin_segment();
         writer.step(Duration::from_millis(1));
         assert!(!log.wants_segment(), "{step:?}");
         assert_eq!(log.synced(), if is_left { 1 } else { 2 }, "{step:?}");
         writer.step(Duration::from_secs(2));
-        assert_eq!((log.synced(), log.trouble().is_none()), (2, true), "{step:?}");
+        assert_eq!((log.synced(), log.error().is_none()), (2, true), "{step:?}");
         for image in [memory.killed(), memory.image(&memory.power_cuts(1, 1)[0])] {
             let recovered = recover(&image, None, 1, &mut |_, _| {}).unwrap();
             assert_eq!((recovered.last, recovered.segments), (2, 2), "{step:?}");

@@ -153,12 +153,12 @@ struct Run {
     /// Recovery cuts off unfinished writes.
     cuts: bool,
     /// The disk is sometimes full, and the setting changes.
-    troubled: bool,
+    has_faults: bool,
 }
 
 impl Run {
     fn new(when: AckWhen, seed: u64) -> Run {
-        Run { when, seed, batches: 30, drawn: 8, pretends: false, cuts: true, troubled: false }
+        Run { when, seed, batches: 30, drawn: 8, pretends: false, cuts: true, has_faults: false }
     }
 
     /// Returns how many images were checked, and the first fault.
@@ -180,7 +180,7 @@ impl Run {
         });
         let looks = witness.clone();
         memory.before_each(move |memory, _: Step| looks.look(memory, self.drawn, self.cuts));
-        running.pace = Duration::from_millis(if self.troubled { 400 } else { 100 });
+        running.pace = Duration::from_millis(if self.has_faults { 400 } else { 100 });
         let mut random = Rng::with_seed(self.seed ^ 0xfeed);
         for _ in 0..self.batches {
             let (mut records, bytes) = draw(&mut random, self.seed as usize % 4);
@@ -194,11 +194,11 @@ impl Run {
             if random.usize(..6) == 0 {
                 running.syncer.step();
             }
-            if self.troubled && random.usize(..4) == 0 {
+            if self.has_faults && random.usize(..4) == 0 {
                 // As a snapshot does.
                 running.log.begin_segment();
             }
-            if self.troubled && random.usize(..3) == 0 {
+            if self.has_faults && random.usize(..3) == 0 {
                 let step =
                     [Step::Write, Step::Write, Step::Create, Step::Preallocate][random.usize(..4)];
                 memory.fail(step, random.usize(..3), 1 + random.usize(..2), ErrorKind::StorageFull);
@@ -215,11 +215,11 @@ impl Run {
 }
 
 /// Runs of one setting; the seeds come from `HOTRING_SEED` and `HOTRING_SEQUENCES`.
-fn crash(when: AckWhen, troubled: bool) {
+fn crash(when: AckWhen, has_faults: bool) {
     let seed = number("HOTRING_SEED", 1);
     let mut images = 0;
     for seed in seed..seed + number("HOTRING_SEQUENCES", 1) {
-        let (looked, wrong) = Run { troubled, ..Run::new(when, seed) }.go();
+        let (looked, wrong) = Run { has_faults, ..Run::new(when, seed) }.go();
         assert_eq!(wrong, None, "{when:?}, seed {seed}");
         images += looked;
     }

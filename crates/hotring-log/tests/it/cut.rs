@@ -69,7 +69,7 @@ fn a_crash_of_a_cut_leaves_the_old_log_or_the_new_one() {
         running.log.cut(last);
         assert!(running.log.is_restarting());
         running.step();
-        assert!(!running.log.is_restarting() && running.log.trouble().is_none());
+        assert!(!running.log.is_restarting() && running.log.error().is_none());
         let (log, ends) = (&running.log, [last; 3]);
         assert_eq!([log.handed(), log.written(), log.synced()], ends, "seed {seed}");
         let mut new = old[..kept].to_vec();
@@ -131,12 +131,12 @@ fn a_full_disk_delays_a_cut_and_ends_no_log() {
         assert!(running.log.is_restarting(), "{what}");
         let images = watch(&memory);
         for _ in 0..60 {
-            let trouble = running.log.trouble();
-            assert_eq!(trouble.is_some(), running.log.is_restarting(), "{what}");
-            assert!(trouble.is_none_or(|trouble| trouble.is_temporary), "{what}");
+            let error = running.log.error();
+            assert_eq!(error.is_some(), running.log.is_restarting(), "{what}");
+            assert!(error.is_none_or(|error| error.is_temporary), "{what}");
             running.step();
         }
-        assert!(!running.log.is_restarting() && running.log.trouble().is_none(), "{what}");
+        assert!(!running.log.is_restarting() && running.log.error().is_none(), "{what}");
         let mut new = old[..kept].to_vec();
         append(&mut running, &mut random, 12, &mut new);
         running.close();
@@ -161,12 +161,12 @@ fn a_cut_does_not_meet_the_file_of_a_segment_that_failed() {
     memory.fail(Step::Write, 0, 1, ErrorKind::StorageFull);
     memory.fail(Step::Remove, 0, 1, ErrorKind::StorageFull);
     running.step();
-    assert!(running.log.trouble().is_some_and(|trouble| trouble.is_temporary));
+    assert!(running.log.error().is_some_and(|error| error.is_temporary));
     running.log.cut(kept.0);
     running.step();
     assert!(running.log.is_restarting(), "it is too early for another attempt");
     running.steps(11);
-    assert_eq!(running.log.trouble().map(|trouble| trouble.to_string()), None);
+    assert_eq!(running.log.error().map(|error| error.to_string()), None);
     assert!(!running.log.is_restarting());
     let new = running.put(b"c", b"3");
     running.close();

@@ -30,7 +30,7 @@ fn counted(memory: &Memory, step: Step) -> Arc<AtomicUsize> {
 /// Whether the record was refused permanently, or for now.
 fn refused(log: &Log, lsn: u64) -> Option<bool> {
     match log.poll_reached(lsn, Waker::noop()) {
-        Poll::Ready(Err(trouble)) => Some(!trouble.is_temporary),
+        Poll::Ready(Err(error)) => Some(!error.is_temporary),
         _ => None,
     }
 }
@@ -112,11 +112,11 @@ fn a_cut_off_end_does_not_come_back_before_a_new_segment() {
     // The first piece has the first batch and the beginning of the second.
     memory.fail(Step::Write, 1, 1, ErrorKind::StorageFull);
     running.step();
-    assert!(running.log.trouble().is_some_and(|trouble| trouble.is_temporary));
+    assert!(running.log.error().is_some_and(|error| error.is_temporary));
     running.log.begin_segment();
     running.now += Duration::from_secs(1);
     running.step();
-    assert!(running.log.trouble().is_none());
+    assert!(running.log.error().is_none());
     assert_eq!(running.log.synced(), last);
     for cut in memory.power_cuts(16, 1) {
         let (report, found) = recovered(&memory.image(&cut), 1).expect("a crash is no damage");
@@ -143,9 +143,9 @@ fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
                     running.step();
                     match running.log.poll_reached(lsn, Waker::noop()) {
                         Poll::Ready(Ok(())) => kept = order.len(),
-                        Poll::Ready(Err(trouble)) => {
-                            assert!(!trouble.is_temporary, "{trouble}");
-                            assert_eq!(trouble.error.kind(), kind);
+                        Poll::Ready(Err(error)) => {
+                            assert!(!error.is_temporary, "{error}");
+                            assert_eq!(error.source.kind(), kind);
                             failed = true;
                         }
                         Poll::Pending => panic!("{step:?}: it is neither done nor refused"),
@@ -204,8 +204,8 @@ fn a_disk_that_becomes_read_only_keeps_its_data() {
         let (lost, _) = running.put(b"b", b"2");
         running.step();
         assert_eq!(refused(&running.log, lost), Some(true));
-        let trouble = running.log.trouble().expect("it failed");
-        assert_eq!(trouble.error.kind(), ErrorKind::ReadOnlyFilesystem);
+        let error = running.log.error().expect("it failed");
+        assert_eq!(error.source.kind(), ErrorKind::ReadOnlyFilesystem);
         running.close();
         assert_eq!(memory.list().unwrap(), before.list().unwrap());
         assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order);
@@ -228,7 +228,7 @@ fn a_sync_that_fails_is_for_good_and_not_tried_again() {
         running.syncer.step();
         // This much of the written data is valid.
         assert_eq!(running.log.has_reached(lost), when == AckWhen::Written);
-        assert!(running.log.trouble().unwrap().to_string().contains("syncing the log"));
+        assert!(running.log.error().unwrap().to_string().contains("syncing the log"));
         for _ in 0..50 {
             let (dropped, _) = running.put(b"c", b"3");
             running.step();
@@ -277,7 +277,7 @@ fn a_full_disk_may_pass() {
             // A crash meanwhile loses records that were not acknowledged.
             assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order[..1]);
             running.steps(30);
-            assert!(running.log.trouble().is_none());
+            assert!(running.log.error().is_none());
             assert_eq!(running.log.synced(), 3);
             assert_eq!(running.log.unwritten(), 0);
             assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order);
@@ -374,7 +374,7 @@ fn closing_on_a_full_disk_ends() {
     running.put(b"b", b"2");
     running.step();
     running.close();
-    assert!(running.log.trouble().is_some());
+    assert!(running.log.error().is_some());
     assert_eq!(running.log.synced(), 1);
     assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order);
 }
@@ -466,7 +466,7 @@ fn a_manifest_that_has_no_room_waits_for_the_next_sync() {
         memory.fail(step, after.map_or(0, |(_, after)| after), 1, ErrorKind::StorageFull);
         running.put(b"key", b"value");
         running.step();
-        assert_eq!((running.log.synced(), running.log.trouble().is_none()), (1, true), "{step:?}");
+        assert_eq!((running.log.synced(), running.log.error().is_none()), (1, true), "{step:?}");
         assert_eq!(memory.content("manifest.hrm"), None, "{step:?}");
         running.put(b"key", b"value");
         running.step();

@@ -124,7 +124,7 @@ fn a_thread_that_waits_for_room_gets_it() {
 }
 
 #[test]
-fn a_waiter_is_woken_by_a_changed_setting_and_by_trouble() {
+fn a_waiter_is_woken_by_a_changed_setting_and_by_an_error() {
     let memory = Memory::new();
     let log = Arc::new(Log::new(0, AckWhen::Synced, 1 << 20));
     let storage = Arc::new(memory.clone());

@@ -60,7 +60,7 @@ fn wait_for<T>(mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
 /// Appends a record and waits until it may be acknowledged.
 fn append_and_wait(log: &Log) -> Lsn {
     let last = log.append(&mut Records::one());
-    wait_for(|waker| log.poll_reached(last, waker)).expect("there is no trouble");
+    wait_for(|waker| log.poll_reached(last, waker)).expect("there is no error");
     assert!(log.has_reached(last));
     last
 }

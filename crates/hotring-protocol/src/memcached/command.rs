@@ -122,6 +122,18 @@ impl Command {
         })
     }
 
+    /// Whether it is a meta command with a key and flags.
+    pub fn is_meta(self) -> bool {
+        matches!(
+            self,
+            Self::MetaGet
+                | Self::MetaSet
+                | Self::MetaDelete
+                | Self::MetaArithmetic
+                | Self::MetaDebug
+        )
+    }
+
     /// The words that name keys, in order. The word of a meta command is the key itself, unless a
     /// flag says that it is encoded.
     #[inline]

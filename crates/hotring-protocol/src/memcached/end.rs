@@ -28,13 +28,7 @@ impl ReplyForm {
         use Command as Cmd;
         match command {
             Some(Cmd::Get | Cmd::Gets | Cmd::Gat | Cmd::Gats | Cmd::Stats) => ReplyForm::Values,
-            Some(
-                Cmd::MetaGet
-                | Cmd::MetaSet
-                | Cmd::MetaDelete
-                | Cmd::MetaArithmetic
-                | Cmd::MetaDebug,
-            ) => ReplyForm::Meta,
+            Some(command) if command.is_meta() => ReplyForm::Meta,
             _ => ReplyForm::Line,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::rc::Rc;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -16,16 +16,15 @@ use super::transaction::Watch;
 use super::{Client, Session};
 use crate::link::{DialError, Link, Login, Protocol};
 use crate::plan::{is_subscribing, sole_slot, write_request};
-use crate::pool::lets_in;
-use crate::replies::Replies;
 use crate::reply::{Form, Refusal, UNKNOWN, UNREACHABLE};
-use crate::request::{Request, Target, Ticket};
+use crate::request::Target;
+use crate::upstreams::lets_in;
 
 /// Pause before a node is asked again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Bytes of further requests that are read from a client that waits.
-const AHEAD_MAX: usize = 64 << 10;
+/// Time between two looks at whether a client is there that waits and has sent much behind its request.
+const END_LOOK: Duration = Duration::from_millis(100);
 
 /// Pause between two looks at what replicas have acknowledged.
 const WAIT_PAUSE: Duration = Duration::from_millis(5);
@@ -45,15 +44,25 @@ impl Client {
                 self.session.ends = true;
             }
             CommandId::Multi => self.try_transaction().await,
-            CommandId::Watch => self.watch(args).await,
+            CommandId::Watch => self.watch(args).await?,
             CommandId::Unwatch | CommandId::Discard => {
                 (self.session.watch, self.session.transaction) = (None, None);
                 self.session.answer(|writer| writer.ok());
             }
-            CommandId::Exec => self.execute_watched().await,
+            CommandId::Exec => {
+                self.execute_watched().await;
+                self.session.drop_copies();
+            }
             CommandId::Wait => self.wait_for_replicas(args).await?,
+            CommandId::ClientTracking => self.track(args).await,
+            CommandId::ClientTrackingInfo | CommandId::ClientGetRedir => {
+                self.describe_tracking(args).await;
+            }
             _ if is_subscribing(spec) => self.change_subscriptions(spec, args).await?,
-            _ => self.block(spec, args).await?,
+            _ => {
+                self.block(spec, args).await?;
+                self.session.drop_copies();
+            }
         }
         Ok(())
     }
@@ -61,7 +70,7 @@ impl Client {
     /// Tries an empty transaction, and begins one if the user may.
     async fn try_transaction(&mut self) {
         if self.session.core.thread.is_pool() {
-            self.session.core.pool.allow_transactions();
+            self.session.core.upstreams.allow_transactions();
             return self.session.begin_transaction();
         }
         let Some(node) = self.session.core.thread.node_for(Target::Any) else {
@@ -86,7 +95,7 @@ impl Client {
                 Err(_) => return self.session.refuse(UNREACHABLE),
             }
         }
-        self.session.core.pool.allow_transactions();
+        self.session.core.upstreams.allow_transactions();
         self.session.begin_transaction();
     }
 
@@ -109,46 +118,63 @@ impl Client {
 
     /// Sends a request with keys of one slot over a connection of its own, and passes the reply on.
     async fn block(&mut self, spec: &Spec, args: ArgsView<'_>) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        write_request(args.iter(), &mut bytes);
+        let begun = Instant::now();
+        let bytes = || with_time_left(spec, args, begun.elapsed());
         let Some(Ok(slot)) = sole_slot(spec, args) else { return Ok(()) };
+        let is_write = spec.flags.contains(Flags::WRITE);
+        if let Some(reply) = self.ask_own(slot, bytes, is_write, None).await? {
+            self.session.core.replies.answer(&reply);
+        }
+        Ok(())
+    }
+
+    /// Sends a request over a connection of its own to the node that has its slot, which may change meanwhile. None:
+    /// the client has got an error. Without a limit the node may take its `time`.
+    async fn ask_own(
+        &mut self,
+        slot: Slot,
+        bytes: impl Fn() -> Vec<u8>,
+        is_write: bool,
+        time: Option<Duration>,
+    ) -> io::Result<Option<Vec<u8>>> {
         let mut until = Instant::now() + self.session.core.thread.shared.settings.retry_for;
         loop {
-            match self.try_own(slot, &bytes).await? {
-                Tried::Answered(reply) => {
-                    match Refusal::read(&reply) {
-                        Some(Refusal::Moved(slot, address)) => {
-                            self.session.core.thread.moved(slot, address);
-                            // It has waited until now, and begins to wait elsewhere.
-                            until =
-                                Instant::now() + self.session.core.thread.shared.settings.retry_for;
-                        }
-                        Some(Refusal::Later) if Instant::now() < until => {}
-                        _ => {
-                            self.session.core.replies.answer(&reply);
-                            return Ok(());
-                        }
+            let begun = Instant::now();
+            let tried = self.try_own(slot, &bytes(), time).await?;
+            // The time in which it waits at a node does not count.
+            until += begun.elapsed();
+            let is_over = Instant::now() >= until;
+            match tried {
+                Tried::Answered(reply) => match Refusal::read(&reply) {
+                    Some(Refusal::Moved(slot, address)) if !is_over => {
+                        self.session.core.thread.moved(slot, address);
                     }
-                }
-                Tried::Lost if spec.flags.contains(Flags::WRITE) => {
+                    Some(Refusal::Later) if !is_over => {}
+                    _ => return Ok(Some(reply)),
+                },
+                Tried::Lost if is_write => {
                     self.session.core.thread.shared.counters.unknown.add(1);
                     self.session.refuse(UNKNOWN);
-                    return Ok(());
+                    return Ok(None);
                 }
-                Tried::Lost | Tried::Unsent => {
-                    if Instant::now() >= until {
-                        self.session.refuse(UNREACHABLE);
-                        return Ok(());
-                    }
+                Tried::Lost | Tried::Unsent if is_over => {
+                    self.session.refuse(UNREACHABLE);
+                    return Ok(None);
                 }
+                Tried::Lost | Tried::Unsent => {}
             }
-            tokio::time::sleep(PAUSE).await;
+            self.beside(tokio::time::sleep(PAUSE)).await?;
             self.session.core.thread.renew();
         }
     }
 
     /// Tries a request once. Errors are those of the client's connection.
-    async fn try_own(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<Tried> {
+    async fn try_own(
+        &mut self,
+        slot: Slot,
+        bytes: &[u8],
+        time: Option<Duration>,
+    ) -> io::Result<Tried> {
         let Some(node) = self.session.core.thread.node_for(Target::Slot(slot)) else {
             return Ok(Tried::Unsent);
         };
@@ -167,88 +193,74 @@ impl Client {
                 }
             }
         };
-        if link.send(bytes).await.is_err() {
-            return Ok(Tried::Lost);
-        }
-        Ok(match self.reply_or_end(&mut link).await? {
-            Some(reply) => {
+        let asked = async {
+            link.send(bytes).await?;
+            match time {
+                Some(time) => link.next_within(Form::Resp, time).await,
+                None => link.next().await,
+            }
+        };
+        Ok(match self.beside(asked).await? {
+            Ok(reply) => {
                 self.session.own = Some((node, link));
                 Tried::Answered(reply)
             }
-            None => Tried::Lost,
+            Err(_) => Tried::Lost,
         })
     }
 
-    /// Waits for a reply; None if the node's connection ends. An error if the client's ends first: what it waits for
-    /// must not be taken from others.
-    async fn reply_or_end(&mut self, link: &mut Link) -> io::Result<Option<Vec<u8>>> {
-        let mut reply = std::pin::pin!(link.next());
+    /// Does something while the client waits. An error if its connection ends first: what it waits for must not be
+    /// taken from others.
+    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> io::Result<T> {
+        let mut work = pin!(work);
+        let mut look = pin!(tokio::time::sleep(END_LOOK));
+        let Client { wire, session, .. } = self;
         poll_fn(|cx| {
-            if let Poll::Ready(reply) = reply.as_mut().poll(cx) {
-                return Poll::Ready(Ok(reply.ok()));
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(Ok(done));
             }
-            while self.wire.input.bytes().len() < AHEAD_MAX {
-                match self.wire.input.poll_read(&mut self.wire.stream, 0, cx) {
-                    Poll::Ready(Ok(0)) => {
-                        return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-                    }
-                    Poll::Ready(Ok(_)) => {}
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                    Poll::Pending => break,
-                }
+            while look.as_mut().poll(cx).is_ready() {
+                look.as_mut().reset(tokio::time::Instant::now() + END_LOOK);
             }
-            Poll::Pending
+            match wire.poll_ahead(&session.core, cx) {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            }
         })
         .await
     }
 
-    async fn watch(&mut self, args: ArgsView<'_>) {
+    async fn watch(&mut self, args: ArgsView<'_>) -> io::Result<()> {
         let spec = resolve(args).expect("it was resolved before");
         let slot = match sole_slot(spec, args) {
             Some(Ok(slot)) => slot,
             Some(Err(refusal)) => {
-                return self.session.answer(|writer| writer.error_fmt(format_args!("{refusal}")));
+                self.session.answer(|writer| writer.error_fmt(format_args!("{refusal}")));
+                return Ok(());
             }
-            None => return,
+            None => return Ok(()),
         };
         if self.session.watch.as_ref().is_some_and(|watch| watch.slot != slot) {
-            return self.session.answer(|writer| {
-                writer.error("CROSSSLOT the keys that a transaction watches must have one slot");
-            });
+            self.session.refuse("CROSSSLOT the keys that a transaction watches must have one slot");
+            return Ok(());
         }
         let mut bytes = Vec::new();
         write_request(args.iter(), &mut bytes);
+        let time = self.session.core.thread.shared.settings.node_timeout;
         if let Some(watch) = &mut self.session.watch {
-            let time = self.session.core.thread.shared.settings.node_timeout;
             match watch.link.ask_within(&bytes, time).await {
                 Ok(reply) => self.session.core.replies.answer(&reply),
                 // EXEC finds the connection ended, and fails as after a change.
                 Err(_) => self.session.answer(|writer| writer.ok()),
             }
-            return;
+            return Ok(());
         }
-        let until = Instant::now() + self.session.core.thread.shared.settings.retry_for;
-        loop {
-            self.session.own = None;
-            match self.try_own(slot, &bytes).await {
-                Ok(Tried::Answered(reply)) => match Refusal::read(&reply) {
-                    Some(Refusal::Moved(slot, address)) if Instant::now() < until => {
-                        self.session.core.thread.moved(slot, address);
-                    }
-                    Some(Refusal::Later) if Instant::now() < until => {}
-                    _ => {
-                        let own = self.session.own.take().filter(|_| reply.starts_with(b"+"));
-                        self.session.watch = own.map(|(_, link)| Watch { slot, link });
-                        return self.session.core.replies.answer(&reply);
-                    }
-                },
-                Ok(_) if Instant::now() < until => {}
-                Ok(_) => return self.session.refuse(UNREACHABLE),
-                Err(_) => return self.session.ends = true,
-            }
-            tokio::time::sleep(PAUSE).await;
-            self.session.core.thread.renew();
+        if let Some(reply) = self.ask_own(slot, || bytes.clone(), false, Some(time)).await? {
+            let own = self.session.own.take().filter(|_| reply.starts_with(b"+"));
+            self.session.watch = own.map(|(_, link)| Watch { slot, link });
+            self.session.core.replies.answer(&reply);
         }
+        Ok(())
     }
 
     /// Sends the transaction over the connection that watches. If that has ended, or the slot has moved, it is unknown
@@ -266,18 +278,26 @@ impl Client {
         if link.send(&bytes).await.is_err() {
             return self.session.refuse(UNKNOWN);
         }
+        let mut begins = true;
         for left in (0..n).rev() {
             let time = self.session.core.thread.shared.settings.node_timeout;
             let Ok(reply) = link.next_within(Form::Resp, time).await else {
                 return self.session.refuse(UNKNOWN);
             };
             if left > 0 {
-                error = error.or(reply.starts_with(b"-").then_some(reply));
+                let is_error = reply.starts_with(b"-");
+                if !is_error && !begins {
+                    // The node has refused MULTI, and has done this.
+                    return self.session.refuse(UNKNOWN);
+                }
+                begins &= left < n - 1 || !is_error;
+                error = error.or(is_error.then_some(reply));
                 continue;
             }
             let decisive = error.as_ref().filter(|_| reply.starts_with(b"-")).unwrap_or(&reply);
             match Refusal::read(decisive) {
                 Some(_) => self.session.answer(|writer| writer.null_array()),
+                None if !begins => self.session.core.replies.answer(decisive),
                 None => self.session.core.replies.answer(&reply),
             }
         }
@@ -285,7 +305,7 @@ impl Client {
 
     async fn authenticate(&mut self, args: ArgsView<'_>) {
         let (user, password) = match args.len() {
-            2 if self.session.core.thread.pool(&self.session.without_login()).is_open() => {
+            2 if self.session.core.thread.upstreams(&self.session.without_login()).is_open() => {
                 return self.session.answer(|writer| {
                     writer.error("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?");
                 });
@@ -302,18 +322,21 @@ impl Client {
 
     /// Has a node check a login, and uses it from then on. Otherwise the client has got the error.
     async fn log_in(&mut self, mut login: Login) -> bool {
-        if self.session.watch.is_some() || self.session.subscriptions.is_any() {
+        let Session { watch, subscriptions, tracking, .. } = &self.session;
+        if watch.is_some() || subscriptions.is_any() || tracking.is_some() {
             // Their connections act as the earlier user, and speak as before.
-            self.session.refuse("ERR end WATCH and all subscriptions before AUTH and HELLO");
+            self.session.refuse(
+                "ERR end WATCH, CLIENT TRACKING and all subscriptions before AUTH and HELLO",
+            );
             return false;
         }
         let open = Login { user: None, ..login.clone() };
         let is_default = login.user.as_ref().is_some_and(|(name, _)| name == b"default");
-        if is_default && self.session.core.thread.pool(&open).is_open() {
+        if is_default && self.session.core.thread.upstreams(&open).is_open() {
             // Any password would do.
             login = open;
         }
-        if !self.session.core.thread.may_add_pool(&login) {
+        if !self.session.core.thread.may_add_user(&login) {
             self.session.refuse("ERR too many users use this proxy at once");
             return false;
         }
@@ -322,7 +345,7 @@ impl Client {
             match lets_in {
                 true => {
                     self.session.use_login(login);
-                    self.session.core.pool.open();
+                    self.session.core.upstreams.open();
                 }
                 false => {
                     self.session
@@ -341,7 +364,7 @@ impl Client {
             return false;
         }
         self.session.use_login(login);
-        self.session.core.pool.open();
+        self.session.core.upstreams.open();
         true
     }
 
@@ -384,7 +407,7 @@ impl Client {
         }
         match login == self.session.login {
             // The nodes' answer to those who have not logged in.
-            true if !self.session.core.pool.is_open() => {
+            true if !self.session.core.upstreams.is_open() => {
                 let error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
                 return self.session.refuse(error);
             }
@@ -432,30 +455,34 @@ impl Client {
                 self.session.answer(|writer| writer.int(least));
                 return Ok(());
             }
-            self.pause(WAIT_PAUSE).await?;
+            self.beside(tokio::time::sleep(WAIT_PAUSE)).await?;
         }
     }
+}
 
-    /// Waits; an error if the client ends meanwhile.
-    async fn pause(&mut self, time: Duration) -> io::Result<()> {
-        let mut slept = std::pin::pin!(tokio::time::sleep(time));
-        let mut read = true;
-        poll_fn(|cx| {
-            if slept.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Ok(()));
-            }
-            while read && self.wire.input.bytes().len() < AHEAD_MAX {
-                match self.wire.input.poll_read(&mut self.wire.stream, 0, cx)? {
-                    Poll::Ready(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-                    Poll::Ready(_) => {}
-                    Poll::Pending => break,
-                }
-            }
-            read = false;
-            Poll::Pending
-        })
-        .await
+/// The request with what is left of its time to wait.
+fn with_time_left(spec: &Spec, args: ArgsView<'_>, passed: Duration) -> Vec<u8> {
+    let at = match spec.id {
+        CommandId::BLMPop | CommandId::BZMPop => 1,
+        CommandId::WaitKey => 2,
+        _ => args.len() - 1,
+    };
+    let is_ms = spec.id == CommandId::WaitKey;
+    let passed = if is_ms { passed.as_millis() as f64 } else { passed.as_secs_f64() };
+    let time = std::str::from_utf8(args.at(at)).ok().and_then(|text| text.parse::<f64>().ok());
+    let left = time.filter(|time| *time > 0.0).map(|time| match is_ms {
+        true => format!("{}", (time - passed).max(1.0) as u64),
+        false => format!("{:.3}", (time - passed).max(0.001)),
+    });
+    let left = left.filter(|_| passed >= 0.001);
+    let words: Vec<&[u8]> = args.iter().collect();
+    let mut words = words;
+    if let Some(left) = &left {
+        words[at] = left.as_bytes();
     }
+    let mut bytes = Vec::new();
+    write_request(words.into_iter(), &mut bytes);
+    bytes
 }
 
 /// What became of a request on a connection of its own.
@@ -477,8 +504,10 @@ impl Session {
         Login { user: None, ..self.login.clone() }
     }
 
-    fn use_login(&mut self, login: Login) {
-        self.core.pool = self.core.thread.pool(&login);
+    /// Has the client share the connections of a user.
+    pub(super) fn use_login(&mut self, login: Login) {
+        self.core.use_upstreams(self.core.thread.upstreams(&login));
+        self.end_tracking();
         (self.login, self.own) = (login, None);
     }
 
@@ -497,30 +526,14 @@ impl Session {
         write_request([&b"WAIT"[..], b"0", b"1"].into_iter(), &mut bytes);
         let mut least = None;
         for (node, connection) in self.core.replies.written() {
-            let upstream = self.core.pool.upstream(&self.core.thread, node);
+            let upstream = self.core.upstreams.upstream(&self.core.thread, node);
             let is_known = upstream.connection() == connection;
-            let reply = if is_known { self.ask_shared(node, &bytes).await } else { Vec::new() };
+            let ask = || self.core.thread.ask(&self.core.upstreams, node, &bytes);
+            let reply = if is_known { ask().first().await } else { Vec::new() };
             let number = reply.strip_prefix(b":").and_then(|line| parse_i64(line.trim_ascii()));
             let number = number.filter(|_| upstream.connection() == connection).unwrap_or(0);
             least = Some(least.map_or(number, |least: i64| least.min(number)));
         }
         least.unwrap_or(0)
-    }
-
-    /// Asks a node over the connection that all clients share, behind the client's earlier requests.
-    async fn ask_shared(&self, node: usize, bytes: &[u8]) -> Vec<u8> {
-        let replies = Rc::new(Replies::default());
-        let ticket = Ticket { replies: replies.clone(), number: replies.expect(None), part: 0 };
-        let now = Instant::now();
-        let request = Request::new(Target::Any, ticket, false, now);
-        self.core.thread.send(&self.core.pool, node, bytes, request, now);
-        let mut reply = Vec::new();
-        poll_fn(|cx| {
-            replies.wake_later(cx);
-            replies.take_ready(&mut reply);
-            if reply.is_empty() { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
-        reply
     }
 }

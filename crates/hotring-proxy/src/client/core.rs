@@ -14,12 +14,12 @@ use crate::foreign::server::Kind;
 use crate::link::Login;
 use crate::mirror::Keeps;
 use crate::plan::{Plan, plan, within_pool};
-use crate::pool::Pool;
 use crate::replies::Replies;
 use crate::reply::Form;
 use crate::request::{Request, Target, Ticket};
 use crate::thread::Thread;
 use crate::upstream::Upstream;
+use crate::upstreams::Upstreams;
 
 /// Why a request is refused whose keys have not come over in time.
 pub(super) const LATE: &str = "TRYAGAIN The key is still at a server that the pool has moved it from, which does not give it away in time: try again, and see what INFO says about the servers and the copy";
@@ -28,7 +28,7 @@ pub(super) const LATE: &str = "TRYAGAIN The key is still at a server that the po
 pub(super) struct Core {
     pub thread: Rc<Thread>,
     pub replies: Rc<Replies>,
-    pub pool: Rc<Pool>,
+    pub upstreams: Rc<Upstreams>,
     /// The routes by which its unanswered requests were sent.
     version: u64,
     /// The connection that has no room for the next request.
@@ -56,7 +56,7 @@ impl Core {
     pub(super) fn new(thread: Rc<Thread>, login: &Login) -> Self {
         Core {
             replies: Rc::default(),
-            pool: thread.pool(login),
+            upstreams: thread.upstreams(login),
             version: thread.version(),
             thread,
             full: None,
@@ -64,6 +64,13 @@ impl Core {
             is_late: false,
             scratch: Vec::new(),
         }
+    }
+
+    /// Sends requests over other connections from now on. All replies have come.
+    pub(super) fn use_upstreams(&mut self, upstreams: Rc<Upstreams>) {
+        self.upstreams = upstreams;
+        // WAIT would ask connections that have not written.
+        self.replies.forget_written();
     }
 
     /// Whether the client may send another request.
@@ -149,7 +156,7 @@ impl Core {
     /// The connection to the node of this target, if it has room. Without a node the request will wait for one.
     pub(super) fn find_room(&mut self, target: Target) -> Result<Option<Rc<Upstream>>, Flow> {
         let Some(node) = self.thread.node_for(target) else { return Ok(None) };
-        let upstream = self.pool.upstream(&self.thread, node);
+        let upstream = self.upstreams.upstream(&self.thread, node);
         if upstream.has_room(None) {
             return Ok(Some(upstream));
         }
@@ -176,7 +183,7 @@ impl Core {
                 let refusal = self.thread.refusal(request.target);
                 request.refuse(&refusal);
             }
-            None => self.thread.retry(&self.pool, request, bytes.to_vec()),
+            None => self.thread.retry(&self.upstreams, request, bytes.to_vec()),
         }
     }
 
@@ -190,7 +197,7 @@ impl Core {
         if self.is_late {
             return Err(request.form.error(LATE));
         }
-        self.thread.prepare(upstream.node, self.pool.login.protocol, bytes, request)
+        self.thread.prepare(upstream.node, self.upstreams.login.protocol, bytes, request)
     }
 
     /// Sends a request for each of these slots, and makes one reply of theirs.
@@ -229,8 +236,12 @@ impl Core {
         bytes: &[u8],
         now: Instant,
     ) {
-        // Behind others of the same client the answer could be older than theirs.
-        let key = key.filter(|_| self.replies.waiting() == 0 && !self.thread.is_pool());
+        // Behind others of the same client the answer could be older than theirs. A client that tracks must read at the
+        // node, which would not tell it of changes otherwise.
+        let may_mirror = self.replies.waiting() == 0
+            && !self.thread.is_pool()
+            && self.upstreams.tracking.is_none();
+        let key = key.filter(|_| may_mirror);
         let read = key
             .map(|key| upstream.read_mirror(key, bytes, now, |reply| self.replies.answer(reply)));
         match read {

@@ -61,7 +61,7 @@ impl Session {
             return self.route(args);
         }
         if args.at(0).eq_ignore_ascii_case(b"POOL") && self.core.thread.is_pool() {
-            return self.read_pool_again(args);
+            return self.change_pool(args);
         }
         if let Err(error) = resolve(args) {
             self.spoil_transaction();

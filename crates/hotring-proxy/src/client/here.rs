@@ -17,7 +17,7 @@ impl Session {
         }
         match spec.id {
             // Without these rights its commands would be executed one by one.
-            CommandId::Multi if !self.core.pool.may_transact() => return Flow::Alone,
+            CommandId::Multi if !self.core.upstreams.may_transact() => return Flow::Alone,
             CommandId::Multi => self.begin_transaction(),
             CommandId::Exec => self.answer(|writer| writer.error("ERR EXEC without MULTI")),
             CommandId::Discard => self.answer(|writer| writer.error("ERR DISCARD without MULTI")),
@@ -39,6 +39,7 @@ impl Session {
                 let line = self.describe();
                 self.answer(|writer| writer.verbatim("txt", &line));
             }
+            CommandId::ClientCaching => self.allow_copy(args),
             CommandId::ClientReply if !args.at(2).eq_ignore_ascii_case(b"on") => {
                 self.answer(|writer| {
                     writer.error("ERR CLIENT REPLY OFF and SKIP do not work through a proxy");
@@ -64,7 +65,7 @@ impl Session {
 
     /// Why the proxy itself answers this client nothing, as a node would not.
     pub(super) fn access_error(&self) -> Option<&'static str> {
-        match (self.core.pool.is_open(), self.core.pool.is_known()) {
+        match (self.core.upstreams.is_open(), self.core.upstreams.is_known()) {
             (true, _) => None,
             (false, true) => Some("NOAUTH Authentication required."),
             (false, false) => Some(UNREACHABLE),

@@ -268,10 +268,9 @@ pub(super) fn is_http(bytes: &[u8]) -> bool {
 }
 
 fn form(command: Command, is_quiet: bool) -> Form {
-    let is_meta = ReplyForm::of(Some(command)) == ReplyForm::Meta;
     match is_quiet {
         // Errors of meta commands are never suppressed.
-        true => Form::Memcached { form: ReplyForm::Marked, is_silent: !is_meta },
+        true => Form::Memcached { form: ReplyForm::Marked, is_silent: !command.is_meta() },
         false => Form::Memcached { form: ReplyForm::of(Some(command)), is_silent: false },
     }
 }
@@ -287,8 +286,7 @@ fn writes(command: Command, args: ArgsView<'_>) -> bool {
 
 /// The key of a request that has it in base64; `Some(None)` if it is none, as a node will say.
 fn decoded_key(command: Command, args: ArgsView<'_>) -> Option<Option<MetaKey<'_>>> {
-    let is_meta = ReplyForm::of(Some(command)) == ReplyForm::Meta;
-    let is_coded = is_meta && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b'));
+    let is_coded = command.is_meta() && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b'));
     is_coded.then(|| args.get(1).and_then(|word| MetaKey::parse(word, true).ok()))
 }
 

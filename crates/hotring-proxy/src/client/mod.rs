@@ -7,6 +7,7 @@ mod here;
 pub(crate) mod memcached;
 mod pool;
 mod subscribe;
+mod tracking;
 mod transaction;
 mod wire;
 
@@ -22,6 +23,7 @@ use crate::thread::Thread;
 use core::{Core, Flow};
 use memcached::is_http;
 use subscribe::Subscriptions;
+use tracking::Asked;
 use transaction::{Transaction, Watch};
 use wire::Wire;
 
@@ -43,6 +45,7 @@ pub(crate) struct Session {
     transaction: Option<Transaction>,
     watch: Option<Watch>,
     subscriptions: Subscriptions,
+    tracking: Option<Asked>,
     /// A connection to a node for requests that wait.
     own: Option<(usize, Link)>,
     /// After QUIT.
@@ -78,6 +81,7 @@ impl Client {
             transaction: None,
             watch: None,
             subscriptions: Subscriptions::default(),
+            tracking: None,
             own: None,
             ends: false,
         };
@@ -91,8 +95,8 @@ impl Client {
             let core = &self.session.core;
             core.thread.renew();
             // Until a node has told it, what a client may do before its login is bounded.
-            if !core.pool.is_known() && !self.wire.input.bytes().is_empty() {
-                core.pool.learn(&core.thread).await;
+            if !core.upstreams.is_known() && !self.wire.input.bytes().is_empty() {
+                core.upstreams.learn(&core.thread).await;
             }
             match self.step() {
                 Step::Receive if self.receive().await? => {}
@@ -119,7 +123,7 @@ impl Client {
         let Client { wire, decoder, args, session } = self;
         let input = &mut wire.input;
         let thread = session.core.thread.clone();
-        let limits = match session.core.pool.is_open() {
+        let limits = match session.core.upstreams.is_open() {
             true => {
                 Limits { bulk_len_max: thread.shared.settings.request_len_max, ..Limits::default() }
             }

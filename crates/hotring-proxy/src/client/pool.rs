@@ -1,4 +1,4 @@
-//! What differs for clients of a pool: commands that need servers which know of each other, and `POOL RELOAD`.
+//! What differs for clients of a pool: commands that need servers which know of each other, and `POOL`.
 
 use std::net::SocketAddr;
 
@@ -45,33 +45,63 @@ impl Session {
         Some(format!("ERR {} does not work over this pool: {why}", spec.name))
     }
 
-    /// `POOL RELOAD [COPY]`: reads the pool's file again, and copies the keys of moved slots.
-    pub(super) fn read_pool_again(&mut self, args: ArgsView<'_>) -> Flow {
-        let is =
-            |at: usize, word: &[u8]| args.get(at).is_some_and(|it| it.eq_ignore_ascii_case(word));
-        let is_local = |peer: SocketAddr| peer.ip().to_canonical().is_loopback();
-        let copies = is(2, b"COPY");
-        let thread = self.core.thread.clone();
-        let error = match (self.access_error(), &thread.shared.foreign) {
-            (Some(error), _) => Err(error.to_string()),
-            _ if !is(1, b"RELOAD") || args.len() > 2 + usize::from(copies) => {
-                Err("ERR write POOL RELOAD or POOL RELOAD COPY; INFO pool shows the servers"
-                    .to_string())
-            }
-            _ if !self.peer.parse().is_ok_and(is_local) => {
-                Err("NOPERM POOL RELOAD is for clients on the proxy's own machine".to_string())
-            }
-            (None, Some(pool)) => {
-                let (shared, may_use_tls) = (&thread.shared, thread.shared.tls.is_some());
-                let read = pool.reload(copies, may_use_tls, |layout| shared.publish(layout));
-                read.map_err(|why| format!("ERR nothing is changed: {why}"))
-            }
-            (None, None) => Ok(()),
-        };
-        self.answer(|writer| match error {
+    /// `POOL RELOAD [COPY]` reads the pool's file again, and copies the keys of moved slots; `POOL COPY STOP` ends it.
+    pub(super) fn change_pool(&mut self, args: ArgsView<'_>) -> Flow {
+        let done = self.try_to_change_pool(args);
+        self.answer(|writer| match done {
             Ok(()) => writer.ok(),
             Err(error) => writer.error(error.replace(['\r', '\n'], " ")),
         });
         Flow::Done
+    }
+
+    fn try_to_change_pool(&self, args: ArgsView<'_>) -> Result<(), String> {
+        let shared = &self.core.thread.shared;
+        let Some(pool) = &shared.foreign else { return Ok(()) };
+        if let Some(error) = self.access_error() {
+            return Err(error.to_string());
+        }
+        if !may_change(shared.settings.clients_password.is_some(), &self.peer) {
+            return Err("NOPERM without --clients-password-file POOL is for clients on the proxy's own machine".to_string());
+        }
+        let words: Vec<_> = args.tail(1).iter().map(<[u8]>::to_ascii_uppercase).collect();
+        let words: Vec<_> = words.iter().map(Vec::as_slice).collect();
+        match words[..] {
+            [b"RELOAD"] | [b"RELOAD", b"COPY"] => {
+                let (copies, may_use_tls) = (words.len() == 2, shared.tls.is_some());
+                let read = pool.reload(copies, may_use_tls, |layout| shared.publish(layout));
+                read.map_err(|why| format!("ERR nothing is changed: {why}"))
+            }
+            [b"COPY", b"STOP"] => match pool.copying() {
+                Some(copying) => {
+                    copying.stop();
+                    Ok(())
+                }
+                None => Err("ERR no keys are being copied".to_string()),
+            },
+            _ => Err("ERR write POOL RELOAD, POOL RELOAD COPY or POOL COPY STOP; INFO shows the servers and the copy".to_string()),
+        }
+    }
+}
+
+/// Whether a client that the proxy has let in may change the pool: with a password from anywhere, as whatever else
+/// clients may do, otherwise from the own machine.
+fn may_change(has_password: bool, peer: &str) -> bool {
+    let is_local = |peer: SocketAddr| peer.ip().to_canonical().is_loopback();
+    has_password || peer.parse().is_ok_and(is_local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_decides_who_may_change_a_pool_or_else_the_machine() {
+        for local in ["127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.9]:1"] {
+            assert!(may_change(false, local), "{local}");
+        }
+        for other in ["10.0.0.1:1", "[fe80::1]:1", "[::ffff:10.0.0.1]:1", ""] {
+            assert!(may_change(true, other) && !may_change(false, other), "{other}");
+        }
     }
 }

@@ -136,7 +136,7 @@ impl Session {
         let now = Instant::now();
         let until = now + self.core.thread.shared.settings.retry_for;
         let ticket = self.core.ticket(self.core.replies.expect(target.slot()), 0);
-        let request = Request::new(target, ticket, true, until).of_commands(n);
+        let request = Request::new(target, ticket, true, until).of_transaction(n);
         self.core.queue(upstream, &bytes, request, now);
         Flow::Done
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncWrite, Interest};
 
 use super::core::Core;
 use crate::input::Input;
@@ -16,6 +16,9 @@ use crate::link::Connection;
 
 /// Bytes of unsent replies above which a client is not read.
 pub(super) const OUTPUT_SOFT_MAX: usize = 1 << 20;
+
+/// Bytes of further requests that are read from a client that waits.
+const AHEAD_MAX: usize = 64 << 10;
 
 /// The connection of a client.
 pub(super) struct Wire {
@@ -91,6 +94,29 @@ impl Wire {
             }
         })
         .await
+    }
+
+    /// Writes what has come for a client that waits, and reads its further requests, to some extent. An error if it is
+    /// gone. If it has sent more, this must be asked again from time to time; more than the kernel's buffer takes hides
+    /// its end.
+    pub(super) fn poll_ahead(&mut self, core: &Core, cx: &mut Context<'_>) -> io::Result<()> {
+        core.replies.wake_later(cx);
+        self.poll_write(core, cx)?;
+        while self.input.bytes().len() < AHEAD_MAX {
+            match self.input.poll_read(&mut self.stream, 0, cx)? {
+                Poll::Ready(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Poll::Ready(_) => {}
+                Poll::Pending => return Ok(()),
+            }
+        }
+        // The end stands behind requests that are not read.
+        let readable = pin!(self.stream.socket().ready(Interest::READABLE));
+        match readable.poll(cx) {
+            Poll::Ready(Ok(ready)) if ready.is_read_closed() => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Bytes of replies that the kernel has not taken.

@@ -7,16 +7,17 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hotring_protocol::memcached::{MetaKey, ReplyForm};
-use hotring_protocol::{Part, parse_i64, read_part};
+use hotring_protocol::memcached::ReplyForm;
 
 use super::copying::{Copying, Way};
+use super::item::{
+    Fate, Item, fate, line, memcached_item, meta_key, redis_item, refused, write_store,
+};
+use super::listing::{LIST, Listed, listed, page};
 use super::pool::Foreign;
 use super::server::{Kind, Server};
-use super::to_memcached::{is_key, time};
-use super::translation::{flag_of, value_of};
 use crate::link::{Link, Login};
 use crate::plan::write_request;
 use crate::reply::Form;
@@ -40,13 +41,15 @@ const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 /// Pause between looks at whether a server that owes replies is ejected.
 const EJECTION_LOOK: Duration = Duration::from_millis(50);
 
+/// How long after the begin of a walk a memcached whose crawler is busy is asked again.
+const BUSY_MAX: Duration = Duration::from_secs(600);
+
+/// Why the keys of a memcached are not copied.
+const NO_LIST: &str =
+    "it does not list its keys, for which it must be 1.6.13 or later with its LRU crawler on";
+
 /// Pause while threads have requests by the old layout.
 const READY_PAUSE: Duration = Duration::from_millis(10);
-
-/// Lines of a list that are read at once.
-const LINES: usize = 256;
-
-const LINE: Form = Form::Memcached { form: ReplyForm::Line, is_silent: false };
 
 const META: Form = Form::Memcached { form: ReplyForm::Meta, is_silent: false };
 
@@ -55,16 +58,19 @@ pub(crate) async fn keep_copying(shared: &Arc<Shared>, pool: &Foreign) {
     loop {
         pool.copy_begun().await;
         let Some(copying) = pool.copying() else { continue };
-        while copying.ready() < shared.settings.threads.max(1) {
+        while copying.ready() < shared.settings.threads.max(1) && !copying.is_stopped() {
             tokio::time::sleep(READY_PAUSE).await;
         }
         let (links, stored) = (HashMap::new(), HashSet::new());
-        let mut copier = Copier { shared, copying: &copying, links, refusals: 0, stored };
+        let why = String::new();
+        let mut copier = Copier { shared, copying: &copying, links, refusals: 0, stored, why };
         let failures = copier.copy_all().await;
-        let (copied, cold) = (copying.copied.value(), copying.cold.value());
+        let why = copier.why.replace(['\r', '\n', ','], " ");
+        let numbers = format!("copied={},cold={}", copying.copied.value(), copying.cold.value());
         let how = match failures.is_empty() {
-            true => format!("done,copied={copied},cold={cold}"),
-            false => format!("gave_up,copied={copied},cold={cold},servers={}", failures.join(" ")),
+            _ if copying.is_stopped() => format!("stopped,{numbers}"),
+            true => format!("done,{numbers}"),
+            false => format!("gave_up,{numbers},servers={},why={why}", failures.join(" ")),
         };
         tracing::info!("copying keys has ended: {how}");
         pool.end_copy(how, |layout| shared.publish(layout));
@@ -79,6 +85,8 @@ struct Copier<'c> {
     refusals: u32,
     /// Keys that their new server has, and that the old one may have lost already.
     stored: HashSet<Vec<u8>>,
+    /// Why a server was given up last.
+    why: String,
 }
 
 /// A server that does not do its part.
@@ -113,6 +121,18 @@ enum Walk {
     End,
 }
 
+/// How far a walk has come.
+enum Went {
+    /// Keys have come over.
+    On,
+    /// It has begun.
+    Out,
+    /// The server lists its keys later.
+    Nowhere,
+    /// The server never lists them, as it says.
+    Refused(String),
+}
+
 impl Walk {
     fn of(source: &Server) -> Self {
         match source.kind {
@@ -120,18 +140,6 @@ impl Walk {
             Kind::Redis | Kind::Hotring => Walk::Cursor(b"0".to_vec()),
         }
     }
-}
-
-/// A key with its value, on its way.
-enum Item {
-    /// As DUMP gives it; milliseconds to its end, 0 for never.
-    Dump { payload: Vec<u8>, ttl: i64 },
-    /// A string; milliseconds to its end, 0 for never.
-    Text { value: Vec<u8>, flags: i64, ttl: i64 },
-    /// There is no such key.
-    Gone,
-    /// A value that the new server cannot have.
-    Unfit,
 }
 
 impl Copier<'_> {
@@ -155,10 +163,15 @@ impl Copier<'_> {
     async fn walk(&mut self, server: &Arc<Server>, end: End) {
         let mut walk = Walk::of(server);
         let mut failures = 0;
-        while !matches!(walk, Walk::End) && !self.copying.has_given_up(server) {
+        let begun = Instant::now();
+        while !matches!(walk, Walk::End) && !self.copying.has_ended_for(server) {
             self.serve_wanted().await;
             match self.go_on(server, end, &mut walk).await {
-                Ok(()) => failures = 0,
+                Ok(Went::On) => failures = 0,
+                Ok(Went::Out) => {}
+                Ok(Went::Nowhere) if begun.elapsed() < BUSY_MAX => self.let_time_pass().await,
+                Ok(Went::Nowhere) => self.give_up(server, "its crawler is busy".to_string()),
+                Ok(Went::Refused(line)) => self.give_up(server, format!("{NO_LIST}: {line}")),
                 Err(failure) => {
                     if matches!(walk, Walk::Listing(_)) {
                         // A list cannot go on. What has come over is not in the next one.
@@ -178,7 +191,9 @@ impl Copier<'_> {
             if keys.is_empty() {
                 return;
             }
-            while let Err(failure) = self.bring(&keys).await {
+            while !self.copying.is_stopped()
+                && let Err(failure) = self.bring(&keys).await
+            {
                 self.get_over(failure, &mut failures).await;
             }
         }
@@ -190,11 +205,25 @@ impl Copier<'_> {
         tracing::warn!(server = server.name, "cannot copy keys: {why}");
         self.links.remove(&server.address);
         if server.health.is_ejected() || *failures >= TRIES {
-            self.copying.give_up(&server);
             *failures = 0;
-            return;
+            return self.give_up(&server, why);
         }
         tokio::time::sleep(PAUSE).await;
+    }
+
+    /// Waits for another list to end. Clients do not wait for that.
+    async fn let_time_pass(&mut self) {
+        let begun = Instant::now();
+        while begun.elapsed() < PAUSE {
+            self.serve_wanted().await;
+            tokio::time::sleep(READY_PAUSE).await;
+        }
+    }
+
+    fn give_up(&mut self, server: &Server, why: String) {
+        tracing::warn!(server = server.name, "its keys are not copied: {why}");
+        self.copying.give_up(server);
+        self.why = why;
     }
 
     /// Brings the next keys of a walk.
@@ -203,20 +232,30 @@ impl Copier<'_> {
         server: &Arc<Server>,
         end: End,
         walk: &mut Walk,
-    ) -> Result<(), Failure> {
+    ) -> Result<Went, Failure> {
         let next;
         let mut keys = match walk {
-            Walk::End => return Ok(()),
+            Walk::End => return Ok(Went::On),
             Walk::NotListed => {
                 // Its own connection, since the list stays behind while its keys come over.
                 *walk = Walk::Listing(Box::new(self.list(server).await?));
-                return Ok(());
+                return Ok(Went::Out);
             }
-            Walk::Listing(listing) => {
-                let (keys, is_last) = self.within(server, listed(listing)).await?;
-                next = is_last.then_some(Walk::End);
-                keys
-            }
+            Walk::Listing(listing) => match self.within(server, listed(listing)).await? {
+                Listed::More(keys) => {
+                    next = None;
+                    keys
+                }
+                Listed::Last(keys) => {
+                    next = Some(Walk::End);
+                    keys
+                }
+                Listed::Busy => {
+                    *walk = Walk::NotListed;
+                    return Ok(Went::Nowhere);
+                }
+                Listed::Never(line) => return Ok(Went::Refused(line)),
+            },
             Walk::Cursor(cursor) => {
                 let (keys, cursor) = self.scan(server, cursor).await?;
                 next = Some(if cursor == b"0" { Walk::End } else { Walk::Cursor(cursor) });
@@ -233,7 +272,7 @@ impl Copier<'_> {
         if let Some(next) = next {
             *walk = next;
         }
-        Ok(())
+        Ok(Went::On)
     }
 
     /// Brings those keys over that have not come.
@@ -394,28 +433,14 @@ impl Copier<'_> {
         let mut request = Vec::new();
         write_request([b"SCAN", cursor, b"COUNT", b"512"].into_iter(), &mut request);
         let reply = self.ask(source, &request, Form::Resp, 1).await?.remove(0);
-        let read = || {
-            let mut rest = &reply[..];
-            let Some(Part::Array(2)) = read_part(&mut rest) else { return None };
-            let Some(Part::Bulk(cursor)) = read_part(&mut rest) else { return None };
-            let Some(Part::Array(n)) = read_part(&mut rest) else { return None };
-            let mut key = || match read_part(&mut rest)? {
-                Part::Bulk(key) => Some(key.to_vec()),
-                _ => None,
-            };
-            Some(((0..n).map(|_| key()).collect::<Option<Vec<_>>>()?, cursor.to_vec()))
-        };
-        read().ok_or_else(|| Failure {
-            server: source.clone(),
-            why: refused("it does not list its keys", &reply),
-        })
+        page(&reply).map_err(|why| Failure { server: source.clone(), why })
     }
 
-    /// Has a memcached list its keys, by its hash table: in its lists of use an item may move past the walk.
+    /// Has a memcached list its keys.
     async fn list(&mut self, server: &Arc<Server>) -> Result<Link, Failure> {
         let list = async {
             let mut listing = dial(self.shared, server).await?;
-            listing.send(b"lru_crawler metadump hash\r\n").await?;
+            listing.send(LIST).await?;
             Ok(listing)
         };
         self.within(server, list).await
@@ -478,167 +503,4 @@ impl Copier<'_> {
 async fn dial(shared: &Shared, server: &Server) -> io::Result<Link> {
     let dialled = Link::dial(shared, &server.address, &Login::default()).await;
     dialled.map_err(|why| io::Error::other(why.to_string()))
-}
-
-/// The next keys that a memcached lists. True: these are the last ones.
-async fn listed(listing: &mut Link) -> io::Result<(Vec<Vec<u8>>, bool)> {
-    let mut keys = Vec::new();
-    for _ in 0..LINES {
-        let line = listing.next_of(LINE).await?;
-        let line = line.trim_ascii_end();
-        if line == b"END" {
-            return Ok((keys, true));
-        }
-        let word = line.strip_prefix(b"key=").and_then(|rest| rest.split(|b| *b == b' ').next());
-        let key = word.and_then(decoded);
-        keys.push(key.ok_or_else(|| io::Error::other(refused("it lists no keys", line)))?);
-    }
-    Ok((keys, false))
-}
-
-/// What became of a key.
-enum Fate {
-    /// There was none.
-    Nothing,
-    /// The new server has it.
-    There,
-    /// It stays where it is.
-    Unfit,
-    /// The new server does not take it now.
-    Refused,
-}
-
-fn refused(what: &str, reply: &[u8]) -> String {
-    let reply = String::from_utf8_lossy(&reply[..reply.len().min(100)]);
-    format!("{what}: {}", reply.trim_end())
-}
-
-/// A key as a word of meta commands, and the flag for that. None: memcached cannot have it.
-fn meta_key(key: &[u8]) -> Option<(Vec<u8>, &'static [u8])> {
-    match is_key(key) {
-        true => Some((key.to_vec(), b"")),
-        false => Some((MetaKey::encode(key)?, b" b")),
-    }
-}
-
-fn line(words: &[&[u8]], out: &mut Vec<u8>) {
-    words.iter().for_each(|word| out.extend_from_slice(word));
-    out.extend_from_slice(b"\r\n");
-}
-
-fn memcached_item(reply: &[u8]) -> Result<Item, String> {
-    let Some(value) = value_of(reply) else {
-        return match reply {
-            b"EN\r\n" => Ok(Item::Gone),
-            _ => Err(refused("it does not give a key away", reply)),
-        };
-    };
-    let ttl = match flag_of(reply, b't') {
-        None | Some(-1) => 0,
-        Some(seconds) => seconds.saturating_mul(1_000).max(1),
-    };
-    // The flags of the line alone: the value may hold anything.
-    Ok(Item::Text { value: value.to_vec(), flags: flag_of(reply, b'f').unwrap_or(0), ttl })
-}
-
-/// Of the replies to PTTL, and to DUMP or GET.
-fn redis_item(ttl: &[u8], value: &[u8], is_text: bool) -> Result<Item, String> {
-    let ttl = ttl.strip_prefix(b":").and_then(|text| parse_i64(text.trim_ascii_end()));
-    let ttl = match ttl {
-        None => return Err(refused("it does not tell when a key expires", value)),
-        Some(-1) => 0,
-        Some(ms) => ms.max(1),
-    };
-    match read_part(&mut &value[..]) {
-        Some(Part::Absent | Part::Null) => Ok(Item::Gone),
-        Some(Part::Bulk(value)) if is_text => {
-            Ok(Item::Text { value: value.to_vec(), flags: 0, ttl })
-        }
-        Some(Part::Bulk(payload)) => Ok(Item::Dump { payload: payload.to_vec(), ttl }),
-        Some(Part::Error(error)) if error.starts_with(b"WRONGTYPE") => Ok(Item::Unfit),
-        _ => Err(refused("it does not give a key away", value)),
-    }
-}
-
-/// Writes the request that stores an item, over what is there. False: there is nothing that can be stored.
-fn write_store(target: Kind, key: &[u8], item: &Item, out: &mut Vec<u8>) -> bool {
-    match (item, target) {
-        (Item::Gone | Item::Unfit, _) => return false,
-        (Item::Dump { payload, ttl }, Kind::Redis | Kind::Hotring) => {
-            let ttl = ttl.to_string();
-            let words: [&[u8]; 5] = [b"RESTORE", key, ttl.as_bytes(), payload, b"REPLACE"];
-            write_request(words.into_iter(), out);
-        }
-        (Item::Dump { .. }, Kind::Memcached) => return false,
-        (Item::Text { value, flags, ttl }, Kind::Memcached) => {
-            let Some((key, flag)) = meta_key(key) else { return false };
-            let ttl = if *ttl == 0 { 0 } else { time(*ttl) };
-            let head = format!(" {} F{flags} T{ttl}", value.len());
-            line(&[b"ms ", &key, head.as_bytes(), flag, b"\r\n", value], out);
-        }
-        // Redis keeps no flags.
-        (Item::Text { flags: 1.., .. }, _) => return false,
-        (Item::Text { value, ttl, .. }, _) => {
-            let ttl = ttl.to_string();
-            let words: [&[u8]; 5] = [b"SET", key, value, b"PX", ttl.as_bytes()];
-            let n = if ttl == "0" { 3 } else { 5 };
-            write_request(words[..n].iter().copied(), out);
-        }
-    }
-    true
-}
-
-fn fate(reply: &[u8]) -> Result<Fate, String> {
-    let begins = |texts: &[&str]| texts.iter().any(|text| reply.starts_with(text.as_bytes()));
-    match reply {
-        [b'+', ..] | [b'H', b'D', ..] => Ok(Fate::There),
-        _ if begins(&[
-            "-ERR DUMP payload",
-            "-ERR Bad data format",
-            "SERVER_ERROR object too large",
-        ]) || begins(&["CLIENT_ERROR"]) =>
-        {
-            Ok(Fate::Unfit)
-        }
-        // These are about the server, and pass.
-        _ if begins(&["-LOADING", "-BUSY", "-TRYAGAIN", "-MASTERDOWN", "-NOAUTH"]) => {
-            Err(refused("the new server does not take a key", reply))
-        }
-        [b'-', ..] | [b'N', b'S', ..] => Ok(Fate::Refused),
-        _ if begins(&["SERVER_ERROR"]) => Ok(Fate::Refused),
-        _ => Err(refused("the new server does not take a key", reply)),
-    }
-}
-
-/// A key as memcached lists it, with bytes as %41.
-fn decoded(word: &[u8]) -> Option<Vec<u8>> {
-    let mut key = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let [byte, tail @ ..] = rest {
-        rest = tail;
-        if *byte != b'%' {
-            key.push(*byte);
-            continue;
-        }
-        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-        key.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &rest[2..];
-    }
-    Some(key)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An error was once taken for a missing key, and the key settled.
-    #[test]
-    fn an_error_of_memcached_is_no_missing_key() {
-        assert!(matches!(memcached_item(b"EN\r\n"), Ok(Item::Gone)));
-        assert!(matches!(memcached_item(b"VA 1 f0 t-1\r\nv\r\n"), Ok(Item::Text { ttl: 0, .. })));
-        let errors = ["SERVER_ERROR out of memory writing get response", "ERROR", "CLIENT_ERROR x"];
-        for error in errors {
-            assert!(memcached_item(format!("{error}\r\n").as_bytes()).is_err(), "{error}");
-        }
-    }
 }

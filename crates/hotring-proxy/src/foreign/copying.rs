@@ -63,6 +63,7 @@ struct Keys {
     asked: HashMap<u64, usize>,
     /// Servers that are given up.
     given_up: HashSet<Arc<str>>,
+    is_stopped: bool,
     is_over: bool,
 }
 
@@ -270,6 +271,21 @@ impl Copying {
     /// Whether a server is given up.
     pub(crate) fn has_given_up(&self, server: &Server) -> bool {
         self.keys().given_up.contains(&server.address)
+    }
+
+    /// Has the copier end after the keys that it is about. Until then it may still write at the new servers.
+    pub(crate) fn stop(&self) {
+        self.keys().is_stopped = true;
+    }
+
+    /// Whether the copier must end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.keys().is_stopped
+    }
+
+    /// Whether no more keys come from or to this server.
+    pub(crate) fn has_ended_for(&self, server: &Server) -> bool {
+        self.is_stopped() || self.has_given_up(server)
     }
 
     /// Ends the copy, and lets all requests go.

@@ -6,6 +6,8 @@
 pub(crate) mod copy;
 pub(crate) mod copying;
 mod file;
+mod item;
+mod listing;
 pub(crate) mod pool;
 pub(crate) mod prepare;
 pub(crate) mod probe;

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::copying::{Copying, Way};
 use super::file::{File, Options, load};
 use super::server::Server;
-use crate::layout::{Layout, NONE};
+use crate::layout::Layout;
 
 /// The slots are evenly spread over the circle, as those of a cluster.
 const PLACE_SHIFT: u32 = u64::BITS - SLOTS.ilog2();
@@ -25,6 +25,10 @@ pub(crate) struct Foreign {
 struct Inner {
     options: Options,
     servers: Vec<Arc<Server>>,
+    /// For each slot the position of its server, while none is ejected.
+    owners: Vec<u16>,
+    /// Raised with each change, and with each layout that is being made.
+    turn: u64,
     copying: Option<Arc<Copying>>,
     /// How the last copy has ended.
     last_copy: String,
@@ -39,8 +43,9 @@ impl Foreign {
     pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
         let File { options, servers } = load(&path)?;
         let servers: Vec<_> = servers.into_iter().map(Arc::new).collect();
-        owners(&servers, |_| true)?;
-        let inner = Inner { options, servers, copying: None, last_copy: "none".to_string() };
+        let owners = owners(&servers, |_| true)?;
+        let last_copy = "none".to_string();
+        let inner = Inner { options, servers, owners, turn: 0, copying: None, last_copy };
         Ok(Foreign { path, inner: Mutex::new(inner), copy_begins: Notify::new() })
     }
 
@@ -88,9 +93,23 @@ impl Foreign {
         self.copy_begins.notified().await;
     }
 
-    /// Has a layout published. One at a time, so that the last one is the newest.
+    /// Has a layout published. If others do so as well, the newest is: they begin after the changes that they know.
     pub(crate) fn republish(&self, publish: impl FnOnce(Layout)) {
-        publish(self.inner().layout());
+        let (turn, servers, goes_next) = {
+            let inner = &mut *self.inner();
+            inner.turn += 1;
+            // While keys are copied they go to their new servers alone.
+            let goes_next = inner.options.goes_next && inner.copying.is_none();
+            (inner.turn, inner.servers.clone(), goes_next)
+        };
+        let is_up = |server: &Server| !server.health.is_ejected();
+        let has_ejected = || !servers.iter().all(|server| is_up(server));
+        // Without the lock, which every connection to a server needs: the circle takes long if there are many.
+        let next = (goes_next && has_ejected()).then(|| owners(&servers, is_up).ok()).flatten();
+        let inner = self.inner();
+        if inner.turn == turn {
+            publish(inner.layout(next));
+        }
     }
 
     /// Reads the file again. What it says is taken as a whole or not at all.
@@ -105,70 +124,93 @@ impl Foreign {
         publish: impl FnOnce(Layout),
     ) -> Result<(), String> {
         let File { options, servers } = load(&self.path)?;
-        let inner = &mut *self.inner();
-        if inner.copying.is_some() {
-            return Err("keys are being copied: read the file again once INFO shows that the copy has ended".to_string());
-        }
-        let servers = servers.into_iter().map(|mut server| {
-            let known = inner.servers.iter().find(|known| known.address == server.address);
-            match known {
-                Some(known) if known.kind != server.kind => {
-                    Err(format!("{} has another protocol now: restart the proxy", server.name))
-                }
-                _ if server.tls && !may_use_tls => {
-                    Err(format!("{} is the first server with tls: restart the proxy", server.name))
-                }
-                Some(known) => {
-                    server.health = known.health.clone();
-                    Ok(Arc::new(server))
-                }
-                None => Ok(Arc::new(server)),
-            }
-        });
-        let servers: Vec<Arc<Server>> = servers.collect::<Result<_, String>>()?;
-        let old = owners(&inner.servers, |_| true)?;
-        let new = owners(&servers, |_| true)?;
-        let moved = (0..SLOTS).zip(old.iter().zip(&new)).map(|(slot, (from, to))| {
-            let from = inner.servers[usize::from(*from)].clone();
+        let (known, old) = {
+            let inner = self.inner();
+            inner.check_no_copy()?;
+            (inner.servers.clone(), inner.owners.clone())
+        };
+        let servers = take_over(servers, &known, may_use_tls)?;
+        let owners = owners(&servers, |_| true)?;
+        let moved = (0..SLOTS).zip(old.iter().zip(&owners)).map(|(slot, (from, to))| {
+            let from = known[usize::from(*from)].clone();
             (slot, Way { from, to: servers[usize::from(*to)].clone() })
         });
         let moved: HashMap<Slot, Way> =
             moved.filter(|(_, way)| way.from.address != way.to.address).collect();
-        tracing::info!(
-            servers = servers.len(),
-            slots_moved = moved.len(),
-            "the pool is read again"
-        );
-        if copies && !moved.is_empty() {
-            inner.copying = Some(Arc::new(Copying::new(moved)));
-            self.copy_begins.notify_one();
+        {
+            let inner = &mut *self.inner();
+            inner.check_no_copy()?;
+            if !inner.servers.iter().map(Arc::as_ptr).eq(known.iter().map(Arc::as_ptr)) {
+                return Err("another client has it read at the same time: try again".to_string());
+            }
+            tracing::info!(
+                servers = servers.len(),
+                slots_moved = moved.len(),
+                "the pool is read again"
+            );
+            if copies && !moved.is_empty() {
+                inner.copying = Some(Arc::new(Copying::new(moved)));
+            }
+            (inner.options, inner.servers, inner.owners) = (options, servers, owners);
+            inner.turn += 1;
         }
-        (inner.options, inner.servers) = (options, servers);
-        publish(inner.layout());
+        self.republish(publish);
+        self.copy_begins.notify_one();
         Ok(())
     }
 
     /// Ends the copy.
     pub(crate) fn end_copy(&self, how: String, publish: impl FnOnce(Layout)) {
-        let inner = &mut *self.inner();
-        inner.last_copy = how;
-        if let Some(copying) = inner.copying.take() {
-            copying.end();
+        {
+            let inner = &mut *self.inner();
+            inner.last_copy = how;
+            if let Some(copying) = inner.copying.take() {
+                copying.end();
+            }
+            inner.turn += 1;
         }
-        publish(inner.layout());
+        self.republish(publish);
     }
 }
 
 impl Inner {
-    fn layout(&self) -> Layout {
-        let is_up = |server: &Server| !server.health.is_ejected();
-        // While keys are copied they go to their new servers alone.
-        let goes_next = self.options.goes_next && self.copying.is_none();
-        let next = goes_next.then(|| owners(&self.servers, is_up).ok()).flatten();
-        let owners = next.or_else(|| owners(&self.servers, |_| true).ok());
-        let owners = owners.unwrap_or_else(|| vec![NONE; SLOTS.into()]);
+    /// The layout; `next` says who has which slot while servers are ejected.
+    fn layout(&self, next: Option<Vec<u16>>) -> Layout {
+        let owners = next.unwrap_or_else(|| self.owners.clone());
         Layout::of_pool(&self.servers, owners, self.copying.clone())
     }
+
+    fn check_no_copy(&self) -> Result<(), String> {
+        match self.copying {
+            None => Ok(()),
+            Some(_) => Err("keys are being copied: read the file again once INFO shows that the copy has ended, or end it by POOL COPY STOP".to_string()),
+        }
+    }
+}
+
+/// The servers of a file; those that the proxy knows already keep their health.
+fn take_over(
+    servers: Vec<Server>,
+    known: &[Arc<Server>],
+    may_use_tls: bool,
+) -> Result<Vec<Arc<Server>>, String> {
+    let servers = servers.into_iter().map(|mut server| {
+        let known = known.iter().find(|known| known.address == server.address);
+        match known {
+            Some(known) if known.kind != server.kind => {
+                Err(format!("{} has another protocol now: restart the proxy", server.name))
+            }
+            _ if server.tls && !may_use_tls => {
+                Err(format!("{} is the first server with tls: restart the proxy", server.name))
+            }
+            Some(known) => {
+                server.health = known.health.clone();
+                Ok(Arc::new(server))
+            }
+            None => Ok(Arc::new(server)),
+        }
+    });
+    servers.collect()
 }
 
 /// For each slot the position of its server, among those that are in.

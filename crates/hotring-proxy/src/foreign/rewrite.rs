@@ -28,19 +28,11 @@ pub(super) fn rewrite(
 ) -> Result<Vec<u8>, String> {
     // memcached ends a line at a zero byte, and reads numbers behind other control characters.
     let is_plain = |word: &[u8]| word.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
-    let is_meta = matches!(
-        command,
-        Command::MetaGet
-            | Command::MetaSet
-            | Command::MetaDelete
-            | Command::MetaArithmetic
-            | Command::MetaDebug
-    );
     if !args.iter().all(is_plain) || !command.keys(args).iter().all(is_key) {
         return Err(BAD_LINE.to_string());
     }
     let mut line = NAMES[command as usize].as_bytes().to_vec();
-    let value = match is_meta {
+    let value = match command.is_meta() {
         true => meta(command, args, data, &mut line)?,
         false => classic(command, args, data, &mut line)?,
     };

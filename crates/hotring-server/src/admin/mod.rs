@@ -215,9 +215,9 @@ async fn status(State(admin): State<Admin>) -> Response {
 
 /// Says whether the process is alive and able to work.
 async fn healthz(State(admin): State<Admin>) -> Response {
-    let trouble = admin.server.persist.durability.log().and_then(|log| log.trouble());
-    let trouble = trouble.map(|trouble| format!("the log cannot be written: {trouble}"));
-    match trouble.or_else(|| watchdog::stuck(&admin.server)) {
+    let error = admin.server.persist.durability.log().and_then(|log| log.error());
+    let error = error.map(|error| format!("the log cannot be written: {error}"));
+    match error.or_else(|| watchdog::stuck(&admin.server)) {
         Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n")),
         None => plain(StatusCode::OK, "ok\n"),
     }

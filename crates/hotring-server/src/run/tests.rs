@@ -241,7 +241,7 @@ fn a_failed_sync_is_known_at_once_without_writes() {
     });
     let log = running.server.persist.durability.log().unwrap().clone();
     log.sync_soon();
-    while log.trouble().is_none() {
+    while log.error().is_none() {
         std::thread::yield_now();
     }
     std::thread::sleep(std::time::Duration::from_millis(200));

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use hotring_log::{AckWhen, Backlog, Id, Log, Options, Recovered, Relay, Storage, Trouble, Writer};
+use hotring_log::{
+    AckWhen, Backlog, Id, Log, LogError, Options, Recovered, Relay, Storage, Writer,
+};
 
 use crate::tasks::write_snapshots;
 use hotring_commands::host::clock;
@@ -78,12 +80,12 @@ fn write(server: &Server, mut writer: Writer) {
     let (mut was_full, mut known) = (false, None);
     let started = clock::monotonic();
     while writer.step(started.elapsed()) {
-        let trouble = log.trouble();
-        // A change of log-on-error during trouble must take effect.
-        let todo = trouble.is_some().then(|| server.settings.config().log.on_error);
+        let error = log.error();
+        // A change of log-on-error during an error must take effect.
+        let todo = error.is_some().then(|| server.settings.config().log.on_error);
         if todo != known {
             known = todo;
-            log_trouble(server, trouble.as_ref());
+            log_error(server, error.as_ref());
         }
         let is_full = server.persist.durability.is_full();
         if is_full != was_full {
@@ -101,16 +103,16 @@ fn write(server: &Server, mut writer: Writer) {
     }
 }
 
-/// Reports trouble, or its end, to people and to the threads.
-fn log_trouble(server: &Server, trouble: Option<&Trouble>) {
-    match (trouble, server.settings.config().log.on_error) {
+/// Reports an error, or its end, to people and to the threads.
+fn log_error(server: &Server, error: Option<&LogError>) {
+    match (error, server.settings.config().log.on_error) {
         // The log stays abandoned until the server is restarted.
         (None, _) if server.persist.durability.is_abandoned() => {}
         (None, _) => tracing::warn!("the log can be written again: writes are accepted"),
-        (Some(trouble), OnError::Stop) => tracing::error!("{}", refusal(trouble)),
-        (Some(trouble), OnError::Continue) => {
+        (Some(error), OnError::Stop) => tracing::error!("{}", refusal(error)),
+        (Some(error), OnError::Continue) => {
             tracing::error!(
-                "the log cannot be written: {trouble}. log-on-error is continue: from now on writes are \
+                "the log cannot be written: {error}. log-on-error is continue: from now on writes are \
                  lost when the server ends, until it is restarted"
             );
             server.store.session().switch_log(false);

@@ -37,7 +37,7 @@ pub(crate) fn start(server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> 
         loop {
             let may_be_due = !server.persist.loading.is_on()
                 && !server.persist.durability.is_abandoned()
-                && snapshots.log.trouble().is_none();
+                && snapshots.log.error().is_none();
             match snapshots.begin_or_wait(may_be_due, &server.settings.config().log.snapshots) {
                 None => break,
                 Some(false) => {}
@@ -54,8 +54,8 @@ pub(crate) fn start(server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> 
 fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>> {
     let log = &snapshots.log;
     let generation = snapshots.generation();
-    if let Some(trouble) = log.trouble() {
-        return Err(trouble.into());
+    if let Some(error) = log.error() {
+        return Err(error.into());
     }
     if server.persist.loading.is_on() {
         return Err("the data is still being loaded".into());
@@ -73,8 +73,8 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
     while log.wants_segment() {
         snapshots.rest(LOG_INTERVAL)?;
     }
-    if let Some(trouble) = log.trouble() {
-        return Err(trouble.into());
+    if let Some(error) = log.error() {
+        return Err(error.into());
     }
     let log_since = log.length();
     let after = session.log_position().ok_or("there is no log")?;
@@ -97,8 +97,8 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
     let finished = writer.finish(end)?;
     log.sync_soon();
     while log.synced() < finished.end() && snapshots.generation() == generation {
-        if let Some(trouble) = log.trouble() {
-            return Err(trouble.into());
+        if let Some(error) = log.error() {
+            return Err(error.into());
         }
         snapshots.rest(LOG_INTERVAL)?;
     }

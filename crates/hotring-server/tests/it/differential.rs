@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use hotring_protocol::{Part, ReplyLimits, find_part, read_part};
 
-use crate::requests::{Random, random_frames, random_request};
+use crate::requests::{History, Random, random_frames, random_request, show};
 use crate::wire::{Reply, TestServer, Wire, bulk, request};
 
 /// Requests of each run.
@@ -234,10 +234,6 @@ fn same_items(ours: &[u8], theirs: &[u8], group: usize) -> bool {
     ours[0] == theirs[0] && sorted(ours) == sorted(theirs)
 }
 
-pub fn show(args: &[Vec<u8>]) -> String {
-    args.iter().map(|arg| format!("\"{}\" ", arg.escape_ascii())).collect()
-}
-
 /// Sends the same requests to both and compares each reply, and sometimes all data.
 fn compare(seed: u64, hello: &[u8]) {
     let Some(redis) = Redis::start() else { return };
@@ -247,7 +243,7 @@ fn compare(seed: u64, hello: &[u8]) {
         assert!(!raw.ask(&[b"HELLO", hello]).starts_with(b"-"));
     }
     let mut random = Random::new(seed);
-    let mut history: Vec<String> = Vec::new();
+    let mut history = History::default();
     for batch in 0..N_REQUESTS / BATCH_LEN {
         let requests: Vec<_> = (0..BATCH_LEN).map(|_| random_request(&mut random)).collect();
         let bytes: Vec<u8> = requests.iter().flat_map(|args| request(args)).collect();
@@ -255,14 +251,14 @@ fn compare(seed: u64, hello: &[u8]) {
         theirs.stream.write_all(&bytes).unwrap();
         for args in &requests {
             let (our, their) = (ours.reply(), theirs.reply());
-            history.push(format!("{} -> {}", show(args), their.escape_ascii()));
+            history.push(args, &their);
             assert!(
                 same(args, &our, &their),
                 "seed {seed}: {}\n ours: {}\nredis: {}\nbefore:\n{}",
                 show(args),
                 our.escape_ascii(),
                 their.escape_ascii(),
-                history[history.len().saturating_sub(100)..].join("\n"),
+                history.last(100),
             );
         }
         if batch % 20 == 0 {

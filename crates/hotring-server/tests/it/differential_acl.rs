@@ -3,8 +3,8 @@
 //! Not compared: the words of a refusal, which differ between versions of Redis (only its code and
 //! the refused name are), and, for the same reason, the order of listed rules.
 
-use crate::differential::{Raw, Redis, n_seeds, show};
-use crate::requests::{Random, random_request};
+use crate::differential::{Raw, Redis, n_seeds};
+use crate::requests::{Random, random_request, show};
 use crate::wire::TestServer;
 
 /// Rules of which any user may consist; some are wrong, some come too late.

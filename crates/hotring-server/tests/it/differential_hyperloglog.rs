@@ -1,7 +1,7 @@
 //! Compares estimated counts with a real `redis-server`: replies, and after each request the value byte for byte.
 
-use crate::differential::{Raw, Redis, n_seeds, show};
-use crate::requests::Random;
+use crate::differential::{Raw, Redis, n_seeds};
+use crate::requests::{Random, show};
 use crate::wire::TestServer;
 
 const N_REQUESTS: usize = 1_000;
@@ -68,13 +68,12 @@ fn compare(seed: u64, hello: &[u8]) {
             request.split(' ').flat_map(|text| words(&mut random, text)).collect();
         let mut both = |args: &[&[u8]]| {
             let (a, b) = (ours.ask(args), theirs.ask(args));
-            let what: Vec<Vec<u8>> = args.iter().map(|arg| arg.to_vec()).collect();
-            assert_eq!(
-                a.escape_ascii().to_string(),
-                b.escape_ascii().to_string(),
-                "seed {seed}, request {i}: {} {}",
-                show(&args_of(&what)),
-                request
+            assert!(
+                a == b,
+                "seed {seed}, request {i}: {} {request}\n ours: {}\nredis: {}",
+                show(&first_of(args)),
+                a.escape_ascii(),
+                b.escape_ascii()
             );
         };
         both(&args.iter().map(Vec::as_slice).collect::<Vec<_>>());
@@ -88,8 +87,8 @@ fn compare(seed: u64, hello: &[u8]) {
 }
 
 /// The first few of a request.
-fn args_of(args: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    args.iter().take(6).cloned().collect()
+fn first_of(args: &[&[u8]]) -> Vec<Vec<u8>> {
+    args.iter().take(6).map(|arg| arg.to_vec()).collect()
 }
 
 /// Each server reads what the other one has dumped.

@@ -131,7 +131,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         std::fs::remove_file(&ballast).unwrap();
         let begun = Instant::now();
         let mut wire = loop {
-            // A connection that met the trouble may have been closed.
+            // A connection that met the error may have been closed.
             let mut wire = server.connect();
             if wire.say("SET after 1") == ok() {
                 break wire;

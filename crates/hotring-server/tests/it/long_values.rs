@@ -10,7 +10,10 @@ use crate::wire::{Reply, TestServer, Wire, bulk, number_after, ok, request};
 const LEN: usize = 3_000_001;
 
 fn value(n: u8) -> String {
-    (0..LEN).map(|i| char::from(b'a' + ((i / 7 + usize::from(n)) % 26) as u8)).collect()
+    let period = (0..7 * 26).map(|i| char::from(b'a' + ((i / 7 + usize::from(n)) % 26) as u8));
+    let mut value = period.collect::<String>().repeat(LEN / (7 * 26) + 1);
+    value.truncate(LEN);
+    value
 }
 
 fn used(wire: &mut Wire) -> usize {
@@ -133,8 +136,9 @@ fn they_make_room_as_they_arrive() {
     });
     let mut wire = server.connect();
     let filler = "v".repeat(1000);
-    for i in 0..20_000 {
-        wire.ask(&["SET", &format!("k:{i}"), &filler]);
+    for hundred in 0..200 {
+        let sets: Vec<_> = (0..100).map(|i| format!("SET k:{hundred}:{i} {filler}")).collect();
+        wire.say_all(&sets);
     }
     let mut kept = 0;
     for n in 0..10 {

@@ -7,8 +7,16 @@ use fastrand::Rng;
 use crate::differential::Raw;
 use crate::redis_link::say;
 
-/// Everything that a server holds: database, key, type, value in canonical order, and expiry.
-pub fn all(server: &mut Raw, databases: usize) -> Vec<String> {
+/// What a server holds under a key: database, key and type, the value in canonical order, and expiry.
+#[derive(PartialEq)]
+pub struct Held {
+    name: String,
+    value: Vec<u8>,
+    expiry: Vec<u8>,
+}
+
+/// Everything that a server holds.
+pub fn all(server: &mut Raw, databases: usize) -> Vec<Held> {
     let mut found = Vec::new();
     for database in 0..databases {
         say(server, &format!("SELECT {database}"));
@@ -25,16 +33,22 @@ pub fn all(server: &mut Raw, databases: usize) -> Vec<String> {
                 other => panic!("{other}"),
             };
             let expiry = server.ask(&[b"PEXPIRETIME", &key]);
-            found.push(format!(
-                "{database} {} {kind} {} {}",
-                key.escape_ascii(),
-                value.escape_ascii(),
-                expiry.escape_ascii()
-            ));
+            let name = format!("{database} {} {kind}", key.escape_ascii());
+            found.push(Held { name, value, expiry });
         }
     }
     say(server, "SELECT 0");
     found
+}
+
+impl Held {
+    /// As text, with the value from where the other's differs.
+    fn beside(&self, other: &Held) -> String {
+        let differs = self.value.iter().zip(&other.value).position(|(a, b)| a != b).unwrap_or(0);
+        let around = &self.value[differs.saturating_sub(40)..];
+        let around = &around[..around.len().min(200)];
+        format!("{} {} {}", self.name, around.escape_ascii(), self.expiry.escape_ascii())
+    }
 }
 
 /// The strings of an array.
@@ -74,15 +88,11 @@ pub fn assert_same(redis: &mut Raw, hotring: &mut Raw, databases: usize) {
     std::thread::sleep(Duration::from_millis(300));
     let (theirs, ours) = (all(redis, databases), all(hotring, databases));
     for (theirs, ours) in theirs.iter().zip(&ours) {
-        let differs = theirs.bytes().zip(ours.bytes()).position(|(a, b)| a != b).unwrap_or(0);
-        let around = |text: &str| {
-            text.chars().skip(differs.saturating_sub(40)).take(200).collect::<String>()
-        };
         assert!(
             theirs == ours,
-            "{theirs:.60}\nredis:   {}\nhotring: {}",
-            around(theirs),
-            around(ours)
+            "redis:   {}\nhotring: {}",
+            theirs.beside(ours),
+            ours.beside(theirs)
         );
     }
     assert_eq!(theirs.len(), ours.len());

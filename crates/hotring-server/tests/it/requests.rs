@@ -26,6 +26,33 @@ impl Random {
     }
 }
 
+/// The words of a request.
+pub fn show(args: &[Vec<u8>]) -> String {
+    args.iter().map(|arg| format!("\"{}\" ", arg.escape_ascii())).collect()
+}
+
+/// What was asked, with the reply of the other server. It becomes text only when a comparison fails: to show a request
+/// takes longer than to ask for it.
+#[derive(Default)]
+pub struct History(Vec<(Vec<Vec<u8>>, Vec<u8>)>);
+
+impl History {
+    pub fn push(&mut self, args: &[Vec<u8>], reply: &[u8]) {
+        self.0.push((args.to_vec(), reply.to_vec()));
+    }
+
+    pub fn lines(&self) -> impl DoubleEndedIterator<Item = String> {
+        self.0.iter().map(|(args, reply)| format!("{} -> {}", show(args), reply.escape_ascii()))
+    }
+
+    /// The latest `n` lines.
+    pub fn last(&self, n: usize) -> String {
+        let mut lines: Vec<String> = self.lines().rev().take(n).collect();
+        lines.reverse();
+        lines.join("\n")
+    }
+}
+
 const KEYS: &[&[u8]] =
     &[b"k0", b"k1", b"k2", b"k3", b"k4", b"k5", b"", b"\0\xff\r\n", b"user:1000:a-rather-long-key"];
 

@@ -239,6 +239,13 @@ impl Wire {
         self.ask(&line.split_whitespace().collect::<Vec<_>>())
     }
 
+    /// Sends all lines before it reads the replies.
+    pub fn say_all<L: AsRef<str>>(&mut self, lines: &[L]) -> Vec<Reply> {
+        let words = |line: &L| request(&line.as_ref().split_whitespace().collect::<Vec<_>>());
+        self.send(&lines.iter().flat_map(words).collect::<Vec<u8>>());
+        lines.iter().map(|_| self.reply()).collect()
+    }
+
     pub fn half_close(&self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }

@@ -16,12 +16,8 @@ use hotring_index::{
     AnyIndex, Block, BlockRef, Entry, NewValue, Object, Shared, Visitor, Visitors,
 };
 
+use super::detached::free_some;
 use super::{ContainerOptions, Contents, Type};
-
-/// Maximum number of detached nodes freed within a change. More are freed in steps later, when no session waits.
-const FREED_AT_ONCE: usize = 16;
-/// Minimum bytes freed in one step.
-pub(super) const FREE_STEP: usize = 1 << 20;
 
 /// All threads that access large containers, of all stores in the process.
 static VISITORS: LazyLock<Arc<Visitors>> = LazyLock::new(Visitors::new);
@@ -85,90 +81,6 @@ impl Object for Large {
             self.remains = Some(self.contents.get_mut().parts.take_remains());
         }
         free_some(self.remains.as_mut()?)
-    }
-}
-
-/// Detached parts of a container that are still to free.
-pub(super) struct Cut(pub(super) Remains);
-
-impl Object for Cut {
-    fn dismantle(&mut self) -> Option<usize> {
-        free_some(&mut self.0)
-    }
-}
-
-fn free_some(remains: &mut Remains) -> Option<usize> {
-    let mut freed = remains.free(1)?;
-    while freed < FREE_STEP
-        && let Some(more) = remains.free(1)
-    {
-        freed += more;
-    }
-    Some(freed)
-}
-
-/// Frees the parts that a change has detached; if there are many, adds the rest to `cut` to be freed in steps.
-pub(crate) fn add_cut(cut: &mut Option<Remains>, mut remains: Remains) {
-    for _ in 0..FREED_AT_ONCE {
-        if remains.free(1).is_none() {
-            return;
-        }
-    }
-    *cut = Some(match cut.take() {
-        Some(cut) => cut.and(remains),
-        None => remains,
-    });
-}
-
-/// Frees detached parts in steps, like removed containers. They take about the given number of bytes.
-pub(super) fn free_in_steps(cut: Option<(Remains, usize)>, index: &AnyIndex) {
-    if let Some((cut, bytes)) = cut {
-        drop(index.object(Box::new(Cut(cut)), bytes));
-    }
-}
-
-/// Bytes after which a step of a scan ends, so that few long parts cost no more than many short ones.
-const SCAN_BYTES: usize = 1 << 20;
-
-/// The amount of parts that a step of a scan has visited.
-#[derive(Default)]
-pub(crate) struct Visited {
-    parts: usize,
-    bytes: usize,
-}
-
-impl Visited {
-    pub(crate) fn add(&mut self, bytes: usize) {
-        self.parts += 1;
-        self.bytes += bytes;
-    }
-}
-
-/// A step of a scan from a cursor on, over at least `count` parts. `leaf` shows the parts of a leaf, counts them, and
-/// returns the begin of the next leaf. Returns the next cursor, 0 at the end.
-pub(crate) fn scan(
-    cursor: u64,
-    count: usize,
-    mut leaf: impl FnMut(u32, &mut Visited) -> Option<u32>,
-) -> u64 {
-    let Ok(mut from) = u32::try_from(cursor) else { return 0 };
-    let mut visited = Visited::default();
-    loop {
-        match leaf(from, &mut visited) {
-            None => return 0,
-            Some(next) if visited.parts >= count || visited.bytes >= SCAN_BYTES => {
-                return next.into();
-            }
-            Some(next) => from = next,
-        }
-    }
-}
-
-/// Joins the nodes of a container with its detached parts, for freeing.
-pub(crate) fn with_cut(remains: Remains, cut: &mut Option<Remains>) -> Remains {
-    match cut.take() {
-        Some(cut) => remains.and(cut),
-        None => remains,
     }
 }
 

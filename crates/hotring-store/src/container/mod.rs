@@ -8,8 +8,10 @@
 //! older than the container in the snapshot. The creation of a container is logged in full, and so is its removal; so
 //! replaying an old record on a younger container does no lasting harm.
 
+pub(crate) mod detached;
 pub(crate) mod large;
 pub(crate) mod packed;
+pub(crate) mod scan;
 pub(crate) mod write;
 mod write_text;
 

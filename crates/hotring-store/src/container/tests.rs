@@ -2,7 +2,8 @@
 
 use hotring_index::{NewValue, Object};
 
-use super::large::{Cut, FREE_STEP, Large, new_value};
+use super::detached::{Cut, FREE_STEP};
+use super::large::{Large, new_value};
 use super::write::{check, forget_version};
 use super::{Contents, Parts, Type};
 use crate::set::large::Members;

@@ -5,7 +5,8 @@ use hotring_index::AnySession as Index;
 use hotring_index::{Action, Block, BlockRef, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Records};
 
-use super::large::{Large, free_in_steps, value_of};
+use super::detached::free_in_steps;
+use super::large::{Large, value_of};
 use super::packed::Head;
 use super::{Changes, Contents, Decision, Objects, Type, due_first, of_packed_kind, write_text};
 use crate::changes::Changed;

@@ -5,7 +5,7 @@ use siphasher::sip::SipHasher13;
 
 use super::packed::{Entry, encode};
 use super::{Change, HashRef, Tally, To};
-use crate::container::large;
+use crate::container::scan::scan;
 
 /// The fields of a large hash. Clone: O(1).
 #[derive(Clone)]
@@ -98,7 +98,7 @@ impl Fields {
         count: usize,
         mut f: impl FnMut(Entry<'a>),
     ) -> u64 {
-        large::scan(cursor, count, |from, visited| {
+        scan(cursor, count, |from, visited| {
             // Visits one leaf per call.
             self.dict.scan(from, 1, |entry| {
                 visited.add(entry.key.len() + entry.value.len());

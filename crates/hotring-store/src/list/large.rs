@@ -2,8 +2,8 @@
 
 use hotring_containers::{List, Remains};
 
-use super::{Change, ListRef, Tally};
-use crate::container::large::add_cut;
+use super::change::{Change, Tally};
+use crate::container::detached::{add_cut, with_cut};
 use crate::container::packed::{Head, push};
 
 /// The elements of a large list. Clone: O(1).
@@ -27,12 +27,10 @@ impl std::fmt::Debug for Items {
 }
 
 impl Items {
-    /// Copies the elements of another list.
-    pub(crate) fn of(list: ListRef<'_>) -> Items {
+    /// Copies these elements.
+    pub(crate) fn of<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Items {
         let mut items = Items::default();
-        for element in list.iter() {
-            items.list.push_back(element);
-        }
+        elements.for_each(|element| items.list.push_back(element));
         items
     }
 
@@ -93,10 +91,6 @@ impl Items {
 
     /// Takes all nodes, for the caller to free, and leaves no elements.
     pub(crate) fn take_remains(&mut self) -> Remains {
-        let remains = std::mem::take(&mut self.list).into_remains();
-        match self.cut.take() {
-            Some(cut) => remains.and(cut),
-            None => remains,
-        }
+        with_cut(std::mem::take(&mut self.list).into_remains(), &mut self.cut)
     }
 }

@@ -3,6 +3,7 @@
 //! A short list stores its elements in sequence ([`crate::container::packed`]); a push or pop at either end copies the
 //! rest in one piece. A long list is an [`Items`].
 
+pub(crate) mod change;
 pub(crate) mod large;
 mod packed;
 
@@ -11,6 +12,8 @@ use std::ops::Range;
 use crate::container::packed::{Head, push, push_number, split, split_number};
 use crate::container::{ContainerOptions, Parts, Type, Weight};
 use crate::value::ValueRef;
+use change::tally;
+pub(crate) use change::{Change, LEN_MAX, Tally};
 use large::Items;
 
 /// A list, borrowed for the length of a closure.
@@ -32,36 +35,9 @@ pub enum End {
     Back,
 }
 
-/// A change of a list. Positions refer to the list before the change. A change at a position that the list does not
-/// have is skipped: replay may apply it to a younger list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change<'c> {
-    /// Inserts before the first element.
-    Front(&'c [u8]),
-    /// Inserts after the last element.
-    Back(&'c [u8]),
-    /// Inserts before the element at a position.
-    Insert(usize, &'c [u8]),
-    /// Replaces the element at a position.
-    Set(usize, &'c [u8]),
-    /// Removes these elements. Consecutive removals must go from back to front, so that one pass can apply them.
-    Remove(Range<usize>),
-}
-
-/// The effect of changes on a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// Length of the list after the changes.
-    pub(crate) len: usize,
-    /// Number of elements added, replaced or removed.
-    pub(crate) done: usize,
-}
-
 /// The type of lists.
 pub(crate) enum List {}
 
-/// Maximum bytes of the length of an element.
-pub(crate) const LEN_MAX: usize = 5;
 /// Maximum overhead of a change in the log, in bytes: its kind, and two numbers.
 const CHANGE_MAX: usize = 21;
 /// Bytes by which Redis's form of a short list is longer than the packed form, in addition to one byte per element.
@@ -72,41 +48,6 @@ const BACK: u8 = 1;
 const INSERT: u8 = 2;
 const SET: u8 = 3;
 const REMOVE: u8 = 4;
-
-impl Change<'_> {
-    /// The length after the change, and the number of affected elements. None if the position does not exist.
-    fn effect(&self, len: usize) -> Option<Tally> {
-        let (len, done) = match self {
-            Change::Front(_) | Change::Back(_) => (len + 1, 1),
-            Change::Insert(at, _) if *at < len => (len + 1, 1),
-            Change::Set(at, _) if *at < len => (len, 1),
-            Change::Remove(range) if range.start < range.end.min(len) => {
-                let gone = range.end.min(len) - range.start;
-                (len - gone, gone)
-            }
-            _ => return None,
-        };
-        Some(Tally { len, done })
-    }
-
-    fn element(&self) -> &[u8] {
-        match self {
-            Change::Front(element)
-            | Change::Back(element)
-            | Change::Insert(_, element)
-            | Change::Set(_, element) => element,
-            Change::Remove(_) => &[],
-        }
-    }
-}
-
-/// The effect of changes on a list of this length.
-fn tally(len: usize, changes: &[Change<'_>]) -> Tally {
-    changes.iter().fold(Tally { len, done: 0 }, |tally, change| match change.effect(tally.len) {
-        Some(effect) => Tally { len: effect.len, done: tally.done + effect.done },
-        None => tally,
-    })
-}
 
 impl Type for List {
     type Ref<'a> = ListRef<'a>;
@@ -170,7 +111,7 @@ impl Type for List {
 
     fn unpack(held: &[u8], _: &ContainerOptions) -> Option<Parts> {
         let list = List::packed(held);
-        let items = Items::of(list);
+        let items = Items::of(list.iter());
         (items.len() == list.len()).then_some(Parts::List(items))
     }
 

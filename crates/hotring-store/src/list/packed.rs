@@ -1,6 +1,6 @@
 //! Changes of packed lists.
 
-use super::{Change, LEN_MAX, Tally};
+use super::change::{Change, LEN_MAX, Tally, tally};
 use crate::container::packed::{Head, push, split};
 
 /// The elements from a position on.
@@ -80,7 +80,7 @@ fn step(count: usize, entries: &[u8], number: u64, run: &[Change<'_>]) -> Option
     let more: usize = run.iter().map(|change| change.element().len() + LEN_MAX).sum();
     let effect = match run {
         [change] => change.effect(count)?,
-        [Change::Remove(_), ..] => super::tally(count, run),
+        [Change::Remove(_), ..] => tally(count, run),
         run => Tally { len: count + run.len(), done: run.len() },
     };
     let mut after = Head { number, count: effect.len }.begin(entries.len() + more);

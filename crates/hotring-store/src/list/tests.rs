@@ -82,7 +82,7 @@ fn packed_and_large_lists_change_as_a_vector_does_and_changes_come_back_from_byt
 fn changes_of_elements_that_are_not_there_are_passed_over() {
     let three = [Change::Back(b"a"), Change::Back(b"b"), Change::Back(b"c")];
     let held = List::changed(List::packed(&[]), &three).1.unwrap();
-    let mut items = Items::of(List::packed(&held));
+    let mut items = Items::of(List::packed(&held).iter());
     for change in [Change::Insert(3, b"x"), Change::Set(3, b"x"), Change::Remove(3..9)] {
         let nothing = Tally { len: 3, done: 0 };
         let (tally, after) = List::changed(List::packed(&held), std::slice::from_ref(&change));

@@ -5,11 +5,11 @@ use hotring_index::Key;
 
 use crate::container::Changes;
 use crate::decimal;
+use crate::decimal::parse_int;
 use crate::error::{NumberKind, StoreError};
 use crate::hash::{Change, Hash, HashRef, NewText, To};
 use crate::ops::counter::Decimal;
 use crate::session::Session;
-use crate::value::parse_int;
 
 impl Session {
     /// Calls `f` with the hash. None if the key is absent.

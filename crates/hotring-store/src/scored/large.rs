@@ -3,9 +3,11 @@
 use hotring_containers::{Inserted, Remains, Scored, ScoredSet};
 use siphasher::sip::SipHasher13;
 
-use super::{Change, Tally, push_entry};
-use crate::container::large;
+use super::change::{Change, Tally};
+use super::entry::push_entry;
+use crate::container::detached::{add_cut, with_cut};
 use crate::container::packed::Head;
+use crate::container::scan::scan;
 
 /// Bytes of a packed entry in addition to its member: a length below 128, and a score.
 const ENTRY_LEN: usize = 10;
@@ -101,7 +103,7 @@ impl Scores {
         count: usize,
         mut f: impl FnMut(Scored<'a>),
     ) -> u64 {
-        large::scan(cursor, count, |from, visited| {
+        scan(cursor, count, |from, visited| {
             // Visits one leaf per call.
             self.set.scan(from, 1, |entry| {
                 visited.add(entry.member.len());
@@ -174,7 +176,7 @@ impl Scores {
         };
         let hasher = self.hasher;
         let remains = self.set.remove_ranks(from..to, |member| hasher.hash(member) as u32);
-        large::add_cut(&mut self.cut, remains);
+        add_cut(&mut self.cut, remains);
         self.len_of_all -= len;
     }
 
@@ -194,7 +196,7 @@ impl Scores {
     /// Takes all nodes, for the caller to free, and leaves no members.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
-        large::with_cut(std::mem::take(&mut self.set).into_remains(), &mut self.cut)
+        with_cut(std::mem::take(&mut self.set).into_remains(), &mut self.cut)
     }
 
     /// Takes the detached parts, for the caller to free.

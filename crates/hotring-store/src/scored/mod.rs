@@ -4,6 +4,8 @@
 //! member): a member and its score are two parts. The part of a score is its f64 bits, big-endian, without trailing
 //! zero bytes, so that small integers take two bytes. A long sorted set is a [`Scores`].
 
+pub(crate) mod change;
+mod entry;
 pub(crate) mod interval;
 pub(crate) mod large;
 #[cfg(test)]
@@ -12,9 +14,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::container::packed::{Head, is_same, push, push_number, split, split_number};
+use crate::container::packed::{Head, is_same, push_number, split, split_number};
 use crate::container::{ContainerOptions, Parts, Type, Weight};
 use crate::value::ValueRef;
+pub(crate) use change::{Change, Tally};
+use entry::{push_entry, push_score, split_score};
 use hotring_containers::Scored;
 use large::Scores;
 
@@ -26,28 +30,6 @@ pub struct ScoredRef<'a>(Form<'a>);
 enum Form<'a> {
     Packed(&'a [u8]),
     Large(&'a Scores),
-}
-
-/// A change of members.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Change<'a> {
-    /// Sets the score of a member.
-    Put(&'a [u8], f64),
-    /// Removes a member.
-    Remove(&'a [u8]),
-    /// Removes the members from the first rank up to the second, which is excluded.
-    RemoveRanks(usize, usize),
-}
-
-/// The effect of changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// New members.
-    pub(crate) added: usize,
-    /// Existing members whose score changed.
-    pub(crate) moved: usize,
-    /// Removed members.
-    pub(crate) removed: usize,
 }
 
 /// The type of sorted sets.
@@ -480,25 +462,4 @@ fn with_ranges<'a>(
         rest = tail;
         Some((Scored { score, member }, start..entries.len() - tail.len()))
     })
-}
-
-pub(crate) fn push_entry(held: &mut Vec<u8>, entry: Scored<'_>) {
-    push(held, entry.member);
-    push_score(held, entry.score);
-}
-
-fn push_score(held: &mut Vec<u8>, score: f64) {
-    let bits = score.to_bits();
-    let len = size_of::<f64>() - bits.trailing_zeros() as usize / 8;
-    push(held, &bits.to_be_bytes()[..len]);
-}
-
-/// Decodes a score, and returns it with the remaining bytes. None if it is damaged or NaN.
-fn split_score(held: &[u8]) -> Option<(f64, &[u8])> {
-    let (part, tail) = split(held)?;
-    let zeros = size_of::<f64>().checked_sub(part.len())?;
-    let bits = part.iter().fold(0, |bits: u64, byte| bits << 8 | u64::from(*byte));
-    // A score of 0 has an empty part: then all 64 bits must be shifted, which is not a valid shift.
-    let score = f64::from_bits(bits.checked_shl(8 * zeros as u32).unwrap_or(0));
-    (!score.is_nan()).then_some((score, tail))
 }

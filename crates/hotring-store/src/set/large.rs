@@ -3,10 +3,11 @@
 use hotring_containers::{BATCH_MAX, Dict, Entry, Remains};
 use siphasher::sip::SipHasher13;
 
+use super::change::{Change, Tally};
 use super::packed::begin_list;
-use super::{Change, Tally};
-use crate::container::large;
+use crate::container::detached::{add_cut, with_cut};
 use crate::container::packed::{Head, push};
+use crate::container::scan::scan;
 
 /// If changes remove more than one in `WALK_FROM` members, a walk over all of them is faster than an edit for each.
 const WALK_FROM: usize = 32;
@@ -109,7 +110,7 @@ impl Members {
         count: usize,
         mut f: impl FnMut(&'a [u8]),
     ) -> u64 {
-        large::scan(cursor, count, |from, visited| {
+        scan(cursor, count, |from, visited| {
             // Visits one leaf per call.
             self.dict.scan(from, 1, |entry| {
                 visited.add(entry.key.len());
@@ -177,7 +178,7 @@ impl Members {
             len += if goes { entry.key.len() } else { 0 };
             !goes
         });
-        large::add_cut(&mut self.cut, remains);
+        add_cut(&mut self.cut, remains);
         self.len_of_all -= len;
         before - self.len()
     }
@@ -198,7 +199,7 @@ impl Members {
     /// Takes all nodes, for the caller to free, and leaves no members.
     pub(crate) fn take_remains(&mut self) -> Remains {
         self.len_of_all = 0;
-        large::with_cut(std::mem::take(&mut self.dict).into_remains(), &mut self.cut)
+        with_cut(std::mem::take(&mut self.dict).into_remains(), &mut self.cut)
     }
 
     /// Takes the detached parts, for the caller to free.

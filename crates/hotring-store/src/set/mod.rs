@@ -4,14 +4,16 @@
 //! set is a [`Members`].
 
 pub(crate) mod build;
+pub(crate) mod change;
 pub(crate) mod large;
 mod packed;
 
-use std::borrow::Cow;
-
 use crate::container::packed::{Head, push_number, split_number};
 use crate::container::{ContainerOptions, Parts, Type, Weight};
-use crate::value::{ValueRef, parse_int};
+use crate::value::ValueRef;
+use change::LEN_MAX;
+pub use change::Member;
+pub(crate) use change::{Change, Tally};
 use large::Members;
 use packed::Body;
 
@@ -36,62 +38,8 @@ pub enum SetForm {
     Table,
 }
 
-/// A member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Member<'a> {
-    /// The canonical decimal text of this integer.
-    Int(i64),
-    /// Any text.
-    Bytes(&'a [u8]),
-}
-
-impl Member<'_> {
-    /// Calls `f` with the text.
-    pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        match self {
-            Member::Int(n) => f(itoa::Buffer::new().format(*n).as_bytes()),
-            Member::Bytes(bytes) => f(bytes),
-        }
-    }
-
-    /// A copy of the text.
-    pub fn to_vec(&self) -> Vec<u8> {
-        self.with_bytes(<[u8]>::to_vec)
-    }
-}
-
-/// A change of one member.
-#[derive(Clone, Debug)]
-pub(crate) struct Change<'a> {
-    pub(crate) member: Cow<'a, [u8]>,
-    /// Whether the member is added; otherwise it is removed.
-    pub(crate) adds: bool,
-}
-
-impl<'a> Change<'a> {
-    pub(crate) fn add(member: &'a [u8]) -> Change<'a> {
-        Change { member: member.into(), adds: true }
-    }
-
-    pub(crate) fn remove(member: &'a [u8]) -> Change<'a> {
-        Change { member: member.into(), adds: false }
-    }
-}
-
-/// The effect of changes on a set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// New members.
-    pub(crate) added: usize,
-    /// Removed members.
-    pub(crate) removed: usize,
-}
-
 /// The type of sets.
 pub(crate) enum Set {}
-
-/// Maximum bytes of the length of a member.
-const LEN_MAX: usize = 5;
 
 impl Type for Set {
     type Ref<'a> = SetRef<'a>;
@@ -312,11 +260,6 @@ impl<'a> SetRef<'a> {
         const WALK_MAX: usize = 32;
         self.form() == SetForm::List && self.len() > WALK_MAX
     }
-}
-
-/// The integer of a member, if the member is its canonical text.
-fn int_of(member: &[u8]) -> Option<i64> {
-    parse_int(member)
 }
 
 #[cfg(test)]

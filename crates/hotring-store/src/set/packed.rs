@@ -10,8 +10,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Change, LEN_MAX, Member, Tally, int_of};
+use super::change::{Change, LEN_MAX, Member, Tally};
 use crate::container::packed::{Head, is_same, push, split};
+use crate::decimal::parse_int;
 
 /// Marker in place of a width: a list of members with their lengths.
 const LIST: u8 = 0;
@@ -67,7 +68,7 @@ impl<'a> Body<'a> {
 
     pub(super) fn contains(&self, member: &[u8]) -> bool {
         match self {
-            Body::Ints(ints) => int_of(member).is_some_and(|n| ints.find(n).is_ok()),
+            Body::Ints(ints) => parse_int(member).is_some_and(|n| ints.find(n).is_ok()),
             Body::List(members) => list(members).any(|other| is_same(other, member)),
         }
     }
@@ -161,7 +162,7 @@ pub(super) fn changed(held: &[u8], changes: &[Change<'_>]) -> (Tally, Option<Vec
 fn added(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
     let (Head { count, .. }, body) = Head::split(held);
     let head = Head { number, count: count + 1 };
-    let n = int_of(member);
+    let n = parse_int(member);
     match (Body::of(held), n) {
         (Body::Ints(ints), Some(n)) => {
             let at = ints.find(n).err()?;
@@ -215,7 +216,7 @@ fn removed(held: &[u8], number: u64, member: &[u8]) -> Option<Vec<u8>> {
     let (head, body) = Head::split(held);
     let (start, end) = match Body::of(held) {
         Body::Ints(ints) => {
-            let at = ints.find(int_of(member)?).ok()?;
+            let at = ints.find(parse_int(member)?).ok()?;
             (1 + at * ints.width, 1 + (at + 1) * ints.width)
         }
         Body::List(members) => {
@@ -255,7 +256,7 @@ fn changed_together(held: &[u8], number: u64, changes: &[Change<'_>]) -> (Tally,
     };
     let (mut tally, mut came) = (Tally::default(), held.len());
     for change in changes {
-        let did = match (&mut open, int_of(&change.member)) {
+        let did = match (&mut open, parse_int(&change.member)) {
             (Open::Ints(ints), Some(n)) if change.adds => ints.insert(n),
             (Open::Ints(ints), n) if !change.adds => n.is_some_and(|n| ints.remove(&n)),
             (Open::Ints(ints), _) => {

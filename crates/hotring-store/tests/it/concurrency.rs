@@ -59,6 +59,8 @@ fn observe(workers: &[&(dyn Fn() + Sync)], mut observer: impl FnMut() + Send) ->
         while done.load(Relaxed) < workers.len() as u64 {
             observer();
             observations += 1;
+            // It must not keep a processor from the workers.
+            std::thread::yield_now();
         }
     });
     observations
@@ -132,7 +134,7 @@ fn transfers_keep_the_sum() {
     let transfer = |seed: u64| {
         let mut session = store.session();
         let mut random = Random::new(seed);
-        for _ in 0..4_000 {
+        for _ in 0..12_000 {
             let (from, to) = (random.pick(&keys), random.pick(&keys));
             let amount = random.below(20) as i64;
             session.exclusive(&[from, to], |session| {
@@ -175,7 +177,7 @@ fn a_renamed_key_is_always_under_one_name() {
         set(&mut session, b"here", value);
         let work = || {
             let mut session = store.session();
-            for _ in 0..1_500 {
+            for _ in 0..6_000 {
                 // Either may have been renamed by the other thread meanwhile.
                 let _ = session.rename(b"here", b"there", NOW);
                 let _ = session.rename(b"there", b"here", NOW);

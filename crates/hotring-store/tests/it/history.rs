@@ -47,6 +47,8 @@ struct Setting {
     rounds: u64,
     values: Values,
     stripes: Stripes,
+    /// Keys between the two in operations on both.
+    between: usize,
     fault: Fault,
 }
 
@@ -58,14 +60,14 @@ struct Keys {
 
 impl Keys {
     /// In one stripe or two.
-    fn find(store: &Store, stripes: Stripes) -> Keys {
+    fn find(store: &Store, stripes: Stripes, between: usize) -> Keys {
         let session = store.session();
         let first = b"key 0".to_vec();
         let share = |name: &Vec<u8>| session.stripe(name) == session.stripe(&first);
         let wanted = matches!(stripes, Stripes::One);
         let mut names = (1..).map(|i| format!("key {i}").into_bytes());
         let second = names.find(|name| share(name) == wanted).expect("there are names for ever");
-        let between = (0..12).map(|i| format!("between {i}").into_bytes()).collect();
+        let between = (0..between).map(|i| format!("between {i}").into_bytes()).collect();
         Keys { keys: [first, second], between }
     }
 
@@ -346,7 +348,7 @@ impl Drop for Ends<'_> {
 
 /// Runs rounds until one cannot be explained; returns its history.
 fn find_violation(setting: Setting) -> Option<(State, Vec<Event>)> {
-    let Setting { threads, rounds, values, stripes, fault } = setting;
+    let Setting { threads, rounds, values, stripes, between, fault } = setting;
     // One slot, so that all keys meet in one ring.
     let growth = Some(Growth::Fixed);
     let index = Config { slots_initial: 1, growth, ..Config::default() };
@@ -356,7 +358,7 @@ fn find_violation(setting: Setting) -> Option<(State, Vec<Event>)> {
         fault,
     )
     .unwrap();
-    let keys = Keys::find(&store, stripes);
+    let keys = Keys::find(&store, stripes, between);
     let ticket = AtomicU64::new(0);
     let start = Start::new(threads);
     let shared = Mutex::new((Vec::new(), [None; 2], None));
@@ -429,7 +431,7 @@ fn assert_linearizable(values: Values, stripes: Stripes) {
     let soak = std::env::var("HOTRING_SOAK").map_or(1, |n| n.parse().expect("a number"));
     for (threads, rounds) in [(2, 4_000), (3, 2_000), (4, 1_000)] {
         let rounds = rounds * soak;
-        let setting = Setting { threads, rounds, values, stripes, fault: Fault::None };
+        let setting = Setting { threads, rounds, values, stripes, between: 12, fault: Fault::None };
         if let Some((before, events)) = find_violation(setting) {
             panic!("no order explains this history, {setting:?}\n{}", show(before, &events));
         }
@@ -457,7 +459,9 @@ fn assert_found(fault: Fault, values: Values) {
         let threads = 2 + attempt as usize % 3;
         // The rounds are the seed too.
         let rounds = 1_000 + attempt;
-        let setting = Setting { threads, rounds, values, stripes: Stripes::Two, fault };
+        // Many between them, so that others come in the middle more often.
+        let setting =
+            Setting { threads, rounds, values, stripes: Stripes::Two, between: 100, fault };
         if find_violation(setting).is_some() {
             return;
         }

@@ -9,7 +9,7 @@ use hotring_cluster::{NodeId, SLOTS, Shard, ShardId, Slot};
 
 use super::present::{called, exists};
 use super::records::{Records, address_args};
-use super::talk;
+use super::talk::Access;
 use crate::client::Answer;
 
 /// How often what the nodes say is compared, as they hear of a change a moment after it, and the time in between.
@@ -115,12 +115,13 @@ fn of_shard(directory: &Directory, id: ShardId, shard: &Shard, wrong: &mut Vec<S
 
 /// What the nodes say. One that is dead by the records is not asked.
 fn of_nodes(records: &Records, flags: &ArgMatches) -> Result<Vec<String>, String> {
+    let access = Access::of(flags)?;
     let (mut wrong, mut versions) = (Vec::new(), BTreeMap::<String, Vec<NodeId>>::new());
     for tries in 0..TRIES {
         let directory = records.read()?;
         (wrong, versions) = Default::default();
         for id in directory.nodes.keys().filter(|id| directory.is_alive(**id)) {
-            match ask(&directory, *id, flags) {
+            match ask(&directory, *id, &access) {
                 Ok((is_same, version)) => {
                     versions.entry(version).or_default().push(*id);
                     if !is_same {
@@ -144,8 +145,8 @@ fn of_nodes(records: &Records, flags: &ArgMatches) -> Result<Vec<String>, String
 }
 
 /// Whether a node knows the table of the records, and its version.
-fn ask(directory: &Directory, id: NodeId, flags: &ArgMatches) -> Result<(bool, String), String> {
-    let mut node = talk::connect(directory, id, flags)?;
+fn ask(directory: &Directory, id: NodeId, access: &Access<'_>) -> Result<(bool, String), String> {
+    let mut node = access.connect(directory, id)?;
     let known = primaries(&node.ask(&["CLUSTER", "SLOTS"])?);
     let wanted = |slot: Slot| {
         let (_, shard) = directory.shard_of_slot(slot)?;

@@ -10,7 +10,7 @@ use super::failover::hand_over;
 use super::plan;
 use super::present::{Present, at_rest, called, count, exists, find, idle, present};
 use super::records::{Records, address_args};
-use super::talk;
+use super::talk::Access;
 use crate::client::Answer;
 
 const DRAIN_NOTES: &str = "\
@@ -220,7 +220,7 @@ fn remove_primary(
 
 /// Old keys would appear again in the slots. A node without a shard shows none of them, but counts them.
 fn check_empty(directory: &Directory, node: NodeId, flags: &ArgMatches) -> Result<(), String> {
-    match talk::connect(directory, node, flags)?.ask(&["INFO", "keyspace"])? {
+    match Access::of(flags)?.connect(directory, node)?.ask(&["INFO", "keyspace"])? {
         Answer::Text(counts) if !counts.contains("keys=") => Ok(()),
         _ => {
             Err(format!("node {} has keys: start it with an empty folder", called(directory, node)))

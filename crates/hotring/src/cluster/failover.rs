@@ -9,7 +9,7 @@ use hotring_cluster::{NodeId, Shard, ShardId};
 use super::change::{self, Progress};
 use super::present::{called, find};
 use super::records::{Records, address_args};
-use super::talk;
+use super::talk::Access;
 
 /// How long the present primary waits for a replica to have everything, in milliseconds.
 const HANDOVER_MS: &str = "10000";
@@ -124,7 +124,7 @@ pub(super) fn hand_over(
         words.extend(["TO", node.host.as_str(), port.as_str()]);
     }
     words.extend(["TIMEOUT", HANDOVER_MS]);
-    talk::connect(&directory, old, flags)?.ask(&words)?;
+    Access::of(flags)?.connect(&directory, old)?.ask(&words)?;
     wait(records, shard, |node| node != old)
 }
 
@@ -157,7 +157,7 @@ fn take_over(
         return Ok(());
     }
     let how = if force { "TAKEOVER" } else { "FORCE" };
-    talk::connect(directory, to, flags)?.ask(&["CLUSTER", "FAILOVER", how])?;
+    Access::of(flags)?.connect(directory, to)?.ask(&["CLUSTER", "FAILOVER", how])?;
     wait(records, shard, |node| node == to)
 }
 

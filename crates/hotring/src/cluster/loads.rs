@@ -7,7 +7,7 @@ use hotring_cluster::directory::Directory;
 use hotring_cluster::{NodeId, SLOTS, ShardId, Slot};
 
 use super::records::Records;
-use super::talk;
+use super::talk::Access;
 use crate::client::Answer;
 
 /// Accesses a shard without which a plan would follow chance: its error is then about 3 %.
@@ -25,9 +25,9 @@ pub(super) fn loads(
     metric: &str,
     flags: &ArgMatches,
 ) -> Result<Vec<u64>, String> {
-    let mut loads = vec![0; usize::from(SLOTS)];
+    let (access, mut loads) = (Access::of(flags)?, vec![0; usize::from(SLOTS)]);
     for (shard, (_, record)) in &directory.shards {
-        for (slot, load) in ask(directory, (*shard, record.primary.node), metric, flags)? {
+        for (slot, load) in ask(directory, (*shard, record.primary.node), metric, &access)? {
             loads[usize::from(slot)] = load;
         }
     }
@@ -41,10 +41,11 @@ pub(super) fn heat(
     seconds: u64,
     flags: &ArgMatches,
 ) -> Result<Option<Vec<u64>>, String> {
+    let access = Access::of(flags)?;
     let primaries =
         directory.shards.iter().map(|(shard, (_, record))| (*shard, record.primary.node));
     let all = || -> Result<Vec<Told>, String> {
-        let told = |primary| Ok((Instant::now(), ask(directory, primary, "accesses", flags)?));
+        let told = |primary| Ok((Instant::now(), ask(directory, primary, "accesses", &access)?));
         primaries.clone().map(told).collect()
     };
     let before = all()?;
@@ -86,14 +87,14 @@ fn ask(
     directory: &Directory,
     (shard, primary): (ShardId, NodeId),
     metric: &str,
-    flags: &ArgMatches,
+    access: &Access<'_>,
 ) -> Result<Vec<(Slot, u64)>, String> {
     let last = (SLOTS - 1).to_string();
     let mut words = vec!["CLUSTER", "SLOT-STATS", "SLOTSRANGE", "0", &last];
     if metric == "accesses" {
         words.push(metric);
     }
-    let answer = talk::connect(directory, primary, flags)?.ask(&words)?;
+    let answer = access.connect(directory, primary)?.ask(&words)?;
     told(&answer, metric)
         .ok_or_else(|| format!("shard {shard} does not tell the {metric} of slots"))
 }

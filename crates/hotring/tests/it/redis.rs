@@ -1,12 +1,13 @@
 //! Tests of `export` and `import` with a real Redis: its RDB files, and a running server. Without a
 //! `redis-server` of version 7 they print so and do nothing.
 
+use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::transfer::{ask, code, end, fill, import, serve, values};
-use crate::{Folder, hotring, output, stderr};
+use crate::{Folder, Server, hotring, output, stderr};
 
 /// A Redis process, killed on drop.
 struct Redis {
@@ -16,11 +17,7 @@ struct Redis {
 
 impl Redis {
     fn start(folder: &Folder, words: &[&str]) -> Option<Redis> {
-        let version = Command::new("redis-server").arg("--version").output();
-        let is_present =
-            version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(" v=7."));
-        if !is_present {
-            eprintln!("skipped: there is no redis-server of version 7");
+        if !has_redis() {
             return None;
         }
         // Bound and released: the port is most likely still free a moment later.
@@ -42,11 +39,21 @@ impl Redis {
         Some(redis)
     }
 
-    fn connect(&self) -> std::io::BufReader<TcpStream> {
+    fn connect(&self) -> BufReader<TcpStream> {
         let stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        std::io::BufReader::new(stream)
+        BufReader::new(stream)
     }
+}
+
+/// Whether a `redis-server` of version 7 is installed. Prints so if it is not.
+pub fn has_redis() -> bool {
+    let version = Command::new("redis-server").arg("--version").output();
+    let has = version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(" v=7."));
+    if !has {
+        eprintln!("skipped: there is no redis-server of version 7");
+    }
+    has
 }
 
 impl Drop for Redis {
@@ -132,4 +139,35 @@ fn redis_is_a_server_too() {
     assert!(values(&mut other.connect()) == values(&mut server.connect()), "they differ");
     end(server);
     end(other);
+}
+
+#[test]
+fn a_server_is_started_as_a_replica_of_redis() {
+    let folder = Folder::new("source");
+    let Some(redis) = Redis::start(&folder, &[]) else { return };
+    fill(&mut redis.connect(), false);
+    let server = Server::start(&mut hotring(&[
+        "serve",
+        "--port",
+        "0",
+        "--replicaof-redis",
+        &redis.address.replace(':', " "),
+    ]));
+    let (mut theirs, mut ours) = (redis.connect(), server.connect());
+    assert_eq!(ask(&mut theirs, &[b"SET", b"last", b"of the copy"]), b"+OK");
+    wait_for(&mut ours, b"of the copy");
+    assert_eq!(ask(&mut theirs, &[b"SET", b"last", b"of the stream"]), b"+OK");
+    wait_for(&mut ours, b"of the stream");
+    assert!(values(&mut ours) == values(&mut theirs), "they differ");
+    assert!(ask(&mut ours, &[b"SET", b"a", b"b"]).starts_with(b"-READONLY"));
+    end(server);
+}
+
+/// Waits until the key "last" has this value.
+fn wait_for(stream: &mut BufReader<TcpStream>, value: &[u8]) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while ask(stream, &[b"GET", b"last"]) != value {
+        assert!(Instant::now() < deadline, "the replica lacks {}", value.escape_ascii());
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

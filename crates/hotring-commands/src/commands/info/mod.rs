@@ -251,7 +251,7 @@ fn persistence(f: &Facts<'_>, text: &mut String) {
         field(text, "aof_last_write_status", "ok");
         return;
     };
-    let status = if log.trouble().is_none() { "ok" } else { "err" };
+    let status = if log.error().is_none() { "ok" } else { "err" };
     field(text, "aof_last_write_status", status);
     field(text, "aof_buffer_length", log.unwritten());
     field(text, "log_mode", f.config.log.name());

@@ -561,7 +561,7 @@ impl Roles {
 /// would belong to two epochs. A log that has failed for good takes no records at all.
 fn ends_with(log: &Log, last: Lsn) -> bool {
     let end = log.handed();
-    let ends = end == last || log.trouble().is_some_and(|trouble| !trouble.is_temporary);
+    let ends = end == last || log.error().is_some_and(|error| !error.is_temporary);
     if !ends {
         tracing::error!(
             end,

@@ -17,7 +17,7 @@ const BAR: (f64, f64) = (720.0, 28.0);
 pub(super) fn cluster(f: &Figures<'_>, html: &mut Html) {
     let Some(facts) = &f.cluster else { return };
     html.heading("Cluster");
-    troubles(facts, html);
+    warnings(facts, html);
     own(facts, html);
     let slots = sets(&facts.directory.owners);
     bar(slots.iter(), html);
@@ -37,7 +37,7 @@ pub(super) fn cluster(f: &Figures<'_>, html: &mut Html) {
     html.add(format_args!("</table>\n"));
 }
 
-fn troubles(facts: &ClusterFacts, html: &mut Html) {
+fn warnings(facts: &ClusterFacts, html: &mut Html) {
     let mut warn = |text: String| html.add(format_args!("<p class=warn>{}\n", Plain(&text)));
     if facts.slots_unserved > 0 {
         warn(format!("{} slots have no primary that lives.", facts.slots_unserved));

@@ -132,10 +132,10 @@ fn warnings(f: &Figures<'_>, html: &mut Html) {
         };
         html.add(format_args!("<p class=warn>The data is being loaded, {percent} %: {text}.\n"));
     }
-    if let Some(trouble) = f.facts.server.persist.durability.log().and_then(|log| log.trouble()) {
+    if let Some(error) = f.facts.server.persist.durability.log().and_then(|log| log.error()) {
         html.add(format_args!(
             "<p class=warn>The log cannot be written: {}.\n",
-            Plain(&trouble.to_string())
+            Plain(&error.to_string())
         ));
     }
     if f.facts.server.process.is_stopping() {

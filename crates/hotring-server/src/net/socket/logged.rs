@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use hotring_log::{Lsn, Trouble};
+use hotring_log::{LogError, Lsn};
 
 use super::yield_turn;
 use hotring_commands::host::clock;
@@ -67,12 +67,12 @@ impl Waiting {
         durability: &Durability,
         wait: &mut Wait,
         waker: &Waker,
-    ) -> Poll<Result<(), Trouble>> {
+    ) -> Poll<Result<(), LogError>> {
         if durability.has_reached(wait.lsn) {
             return Poll::Ready(Ok(()));
         }
-        if let Some(trouble) = durability.trouble_for(wait.lsn) {
-            return Poll::Ready(Err(trouble));
+        if let Some(error) = durability.error_for(wait.lsn) {
+            return Poll::Ready(Err(error));
         }
         // A woken waiter has left the list. A waiter that a round did not wake is still in it, and is
         // then listed twice, which is harmless.
@@ -90,7 +90,7 @@ impl Waiting {
         Poll::Pending
     }
 
-    /// The thread's task: wakes connections as the log advances, or on trouble.
+    /// The thread's task: wakes connections as the log advances, or on an error.
     pub(crate) async fn wake_all(&self, durability: &Durability) {
         std::future::poll_fn(|cx| self.poll_all(durability, cx)).await
     }
@@ -171,7 +171,7 @@ mod tests {
         }
 
         /// A connection that has written a record, until it knows the outcome.
-        async fn write(self: Rc<Self>) -> Result<(), Trouble> {
+        async fn write(self: Rc<Self>) -> Result<(), LogError> {
             let mut records = Records::new();
             records.push(&Effect::Clear);
             let mut wait = Wait::new(self.log.append(&mut records), false);
@@ -182,7 +182,7 @@ mod tests {
             .await
         }
 
-        fn connections(self: &Rc<Self>) -> Vec<JoinHandle<Result<(), Trouble>>> {
+        fn connections(self: &Rc<Self>) -> Vec<JoinHandle<Result<(), LogError>>> {
             (0..CONNECTIONS).map(|_| spawn_local(self.clone().write())).collect()
         }
 
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn all_waiters_learn_of_trouble() {
+    fn all_waiters_learn_of_an_error() {
         let fixture = Fixture::new();
         fixture.memory.fail(Step::Write, 0, 1, ErrorKind::Other);
         fixture.run_with_writer(async {

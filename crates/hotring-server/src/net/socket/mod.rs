@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use hotring_coordinator::Embedded;
-use hotring_log::{Lsn, Trouble};
+use hotring_log::{LogError, Lsn};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
@@ -374,28 +374,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             counters.replica_waits.add(1);
             counters.replica_wait_us.add(since.elapsed().as_micros() as u64);
         }
-        if let Err(trouble) = reached {
-            let is_sent = match trouble.of_replicas {
+        if let Err(error) = reached {
+            let is_sent = match error.of_replicas {
                 // While a replica is missing, a client may read a key once too often.
                 true => is_of_messages,
                 false => self.thread.server.settings.config().log.on_error != OnError::Stop,
             };
             if !is_sent {
-                self.take_back((!has_others).then_some(&trouble));
+                self.take_back((!has_others).then_some(&error));
             }
         }
         Poll::Ready(())
     }
 
     /// Replaces the replies with an error because the log failed, and closes the connection: the
-    /// replies may acknowledge writes that are not logged. `trouble` is None when earlier replies
+    /// replies may acknowledge writes that are not logged. `error` is None when earlier replies
     /// may be partly sent: an error could then end up inside one of them.
     #[cold]
-    fn take_back(&mut self, trouble: Option<&Trouble>) {
+    fn take_back(&mut self, error: Option<&LogError>) {
         self.unsent = Output::default();
         self.conversation.client.closing = Some(Closing::Killed);
-        let Some(trouble) = trouble else { return self.publish_lengths() };
-        let error = durability::refusal(trouble);
+        let Some(error) = error else { return self.publish_lengths() };
+        let error = durability::refusal(error);
         let error = match self.conversation.is_memcached() {
             true => format!("SERVER_ERROR {error}\r\n"),
             false => format!("-{error}\r\n"),

@@ -19,7 +19,7 @@ use hotring_log::{
 use hotring_store::{Applier, ApplyError, Origin};
 
 use super::LinkError;
-use super::repair::{restarted, untroubled};
+use super::repair::{check_log, restarted};
 
 /// Longest batch. It is held in memory until it is complete.
 const BATCH_MAX: usize = 4 << 30;
@@ -186,7 +186,7 @@ impl<'a> Follower<'a> {
 
     /// Waits while the own log's queue is full.
     async fn wait_for_room(&self) {
-        while self.log.is_full() && self.log.trouble().is_none_or(|trouble| trouble.is_temporary) {
+        while self.log.is_full() && self.log.error().is_none_or(|error| error.is_temporary) {
             self.log.wake_for_waiter();
             tokio::time::sleep(LOG_PAUSE).await;
         }
@@ -441,7 +441,7 @@ impl<'a> Follower<'a> {
             let finished = snapshot.finish(applied)?;
             self.log.sync_soon();
             while self.log.synced() < applied {
-                untroubled(&self.log)?;
+                check_log(&self.log)?;
                 tokio::time::sleep(LOG_PAUSE).await;
             }
             finished.publish(self.log.synced())?;

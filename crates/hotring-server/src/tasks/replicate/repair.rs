@@ -5,7 +5,7 @@
 //! follows the primary from there, and asks for the present state of those keys. Until it has that, it answers no
 //! reads.
 //!
-//! A link that ends in the middle is no trouble: the stream is a beginning of the primary's at each moment, and the
+//! A link that ends in the middle does no harm: the stream is a beginning of the primary's at each moment, and the
 //! keys are kept. Nor is a crash: what the log has after the cut is no longer divergent.
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) fn floor(server: &Server) -> Lsn {
 /// Waits until all records are written.
 async fn written(log: &Log) -> Result<(), LinkError> {
     while log.written() < log.handed() {
-        untroubled(log)?;
+        check_log(log)?;
         log.wake_for_waiter();
         tokio::time::sleep(LOG_PAUSE).await;
     }
@@ -55,9 +55,9 @@ async fn written(log: &Log) -> Result<(), LinkError> {
 }
 
 /// Fails if the own log does.
-pub(super) fn untroubled(log: &Log) -> Result<(), LinkError> {
-    match log.trouble() {
-        Some(trouble) => Err(LinkError::Peer(format!("the own log fails: {trouble}"))),
+pub(super) fn check_log(log: &Log) -> Result<(), LinkError> {
+    match log.error() {
+        Some(error) => Err(LinkError::Peer(format!("the own log fails: {error}"))),
         None => Ok(()),
     }
 }
@@ -168,8 +168,8 @@ pub(super) async fn cut(server: &Server, log: &Log, last: Lsn) -> Result<(), Lin
 /// Waits for the end of a restart or a cut of the own log.
 pub(super) async fn restarted(log: &Log) -> Result<(), LinkError> {
     while log.is_restarting() {
-        untroubled(log)?;
+        check_log(log)?;
         tokio::time::sleep(LOG_PAUSE).await;
     }
-    untroubled(log)
+    check_log(log)
 }

@@ -123,57 +123,65 @@ fn wait_until_even(primary: &mut Wire, replica: &mut Wire) {
     });
 }
 
-fn texts(reply: Reply) -> Vec<String> {
-    match reply {
-        Reply::Array(items) => items.into_iter().flat_map(texts).collect(),
-        Reply::Bulk(bytes) => vec![bytes.escape_ascii().to_string()],
-        other => vec![format!("{other:?}")],
-    }
+/// The elements of a reply that lists some, sorted.
+fn sorted(reply: Reply) -> Vec<Reply> {
+    let mut items = reply.items().to_vec();
+    items.sort_by_cached_key(Reply::text);
+    items
 }
 
 /// Every key of every database with all that clients can see of it, in an order of their names.
-fn contents(wire: &mut Wire) -> BTreeMap<String, Vec<String>> {
+fn contents(wire: &mut Wire) -> BTreeMap<String, Vec<Reply>> {
     let mut all = BTreeMap::new();
     for database in 0..16 {
         assert_eq!(wire.say(&format!("SELECT {database}")), ok());
-        for key in texts(wire.say("KEYS *")) {
-            let kind = wire.say(&format!("TYPE {key}"));
-            let mut value = match &kind {
-                Reply::Simple(kind) if kind == "string" => texts(wire.say(&format!("GET {key}"))),
-                Reply::Simple(kind) if kind == "list" => {
-                    texts(wire.say(&format!("LRANGE {key} 0 -1")))
-                }
-                Reply::Simple(kind) if kind == "zset" => {
-                    texts(wire.say(&format!("ZRANGE {key} 0 -1 WITHSCORES")))
-                }
-                Reply::Simple(kind) if kind == "set" => {
-                    let mut members = texts(wire.say(&format!("SMEMBERS {key}")));
-                    members.sort();
-                    members
-                }
-                _ => {
-                    let fields = texts(wire.say(&format!("HKEYS {key}")));
-                    let mut pairs: Vec<String> = fields
-                        .iter()
-                        .map(|field| {
-                            let value = texts(wire.say(&format!("HGET {key} {field}")));
-                            let ends = wire.say(&format!("HPEXPIRETIME {key} FIELDS 1 {field}"));
-                            format!("{field} {value:?} {ends:?}")
-                        })
-                        .collect();
-                    pairs.sort();
-                    pairs
-                }
+        let keys = sorted(wire.say("KEYS *")).iter().map(Reply::text).collect::<Vec<_>>();
+        let each = |command: &str| keys.iter().map(|key| format!("{command} {key}")).collect();
+        let (of_type, of_expiry): (Vec<String>, Vec<String>) = (each("TYPE"), each("PEXPIRETIME"));
+        let kinds: Vec<String> = wire.say_all(&of_type).iter().map(Reply::text).collect();
+        let reading: Vec<String> = keys.iter().zip(&kinds).map(|(k, kind)| read(kind, k)).collect();
+        let values = wire.say_all(&reading);
+        let expiries = wire.say_all(&of_expiry);
+        for (((key, kind), value), expiry) in keys.iter().zip(&kinds).zip(values).zip(expiries) {
+            let mut value = match &kind[..] {
+                "set" => sorted(value),
+                "hash" => fields(wire, key, &value),
+                _ => vec![value],
             };
-            value.push(format!("{kind:?} {:?}", wire.say(&format!("PEXPIRETIME {key}"))));
+            value.extend([Reply::Simple(kind.clone()), expiry]);
             all.insert(format!("{database} {key}"), value);
         }
-        let mut pinned = texts(wire.say("PINNED"));
-        pinned.sort();
-        all.insert(format!("{database} pins"), pinned);
+        all.insert(format!("{database} pins"), sorted(wire.say("PINNED")));
     }
     assert_eq!(wire.say("SELECT 0"), ok());
     all
+}
+
+/// The command that reads a key of this type.
+fn read(kind: &str, key: &str) -> String {
+    match kind {
+        "string" => format!("GET {key}"),
+        "list" => format!("LRANGE {key} 0 -1"),
+        "zset" => format!("ZRANGE {key} 0 -1 WITHSCORES"),
+        "set" => format!("SMEMBERS {key}"),
+        _ => format!("HGETALL {key}"),
+    }
+}
+
+/// The fields of a hash in the order of their names, each with its value and when it expires.
+fn fields(wire: &mut Wire, key: &str, value: &Reply) -> Vec<Reply> {
+    let pairs = value.items();
+    let names: Vec<String> = pairs.iter().step_by(2).map(Reply::text).collect();
+    if names.is_empty() {
+        // It has expired.
+        return Vec::new();
+    }
+    let ask = format!("HPEXPIRETIME {key} FIELDS {} {}", names.len(), names.join(" "));
+    let ends = wire.say(&ask);
+    let mut fields: Vec<_> = pairs.chunks(2).zip(ends.items()).collect();
+    assert_eq!(fields.len(), names.len());
+    fields.sort_by_cached_key(|(pair, _)| pair[0].text());
+    fields.into_iter().flat_map(|(pair, end)| [&pair[0], &pair[1], end]).cloned().collect()
 }
 
 /// Checks that both servers have the same.
@@ -181,14 +189,14 @@ fn assert_equal(primary: &mut Wire, replica: &mut Wire) {
     wait_until_even(primary, replica);
     let (here, there) = (contents(primary), contents(replica));
     for (key, value) in &here {
-        let (found, short) =
-            (there.get(key), |text: String| text.chars().take(300).collect::<String>());
-        let shown = (short(format!("{value:?}")), short(format!("{found:?}")));
+        // Shown only if they differ: it takes longer than to ask for them.
+        let short = |value| format!("{value:?}").chars().take(300).collect::<String>();
+        let found = there.get(key);
         assert!(
             Some(value) == found,
             "{key}: {} at the primary, {} at the replica",
-            shown.0,
-            shown.1
+            short(Some(value)),
+            short(found)
         );
     }
     assert_eq!(here.len(), there.len(), "{:?}", there.keys().collect::<Vec<_>>());

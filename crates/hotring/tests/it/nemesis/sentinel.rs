@@ -11,6 +11,7 @@ use rustix::process::Signal;
 
 use super::clients::Wire;
 use super::{is_long, wait_for};
+use crate::redis::has_redis;
 use crate::{Folder, Server, hotring};
 
 /// A Sentinel process, killed on drop.
@@ -28,10 +29,7 @@ impl Drop for Sentinel {
 
 impl Sentinel {
     fn start(folder: &Folder, port: &str, watched: &str) -> Option<Sentinel> {
-        let version = Command::new("redis-server").arg("--version").output();
-        let has = version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(" v=7."));
-        if !has {
-            eprintln!("skipped: there is no redis-server of version 7");
+        if !has_redis() {
             return None;
         }
         let conf = format!(

@@ -216,6 +216,62 @@ fn the_nodes_check_who_may_do_what() {
     demo.end();
 }
 
+/// A node that refuses MULTI has done the commands behind it. It once refused EXEC by another text than was looked for,
+/// and the client was told that nothing was done.
+#[test]
+fn a_transaction_without_multi_has_an_unknown_fate() {
+    let demo = Demo::start(&["--copies", "1"]);
+    let allow = |rules: &str| {
+        for node in demo.nodes.keys() {
+            let mut wire = Wire::connect(node).unwrap();
+            assert_eq!(say(&mut wire, &format!("ACL SETUSER some on >word ~* {rules}")), "OK");
+        }
+    };
+    allow("+@all");
+    let proxy = proxy(&demo, Settings::default());
+    let [mut one, mut watches] = [0; 2].map(|_| connect(&proxy));
+    for wire in [&mut one, &mut watches] {
+        assert_eq!(say(wire, "AUTH some word"), "OK");
+        for (line, reply) in [("MULTI", "OK"), ("SET a 1", "QUEUED"), ("EXEC", "[OK]")] {
+            assert_eq!(say(wire, line), reply);
+        }
+    }
+    assert_eq!(say(&mut watches, "WATCH a"), "OK");
+    allow("-multi -exec");
+    for wire in [&mut one, &mut watches] {
+        assert_eq!(say(wire, "MULTI"), "OK");
+        assert_eq!(say(wire, "INCR a"), "QUEUED");
+        let told = say(wire, "EXEC");
+        assert!(told.starts_with("-UNKNOWN"), "{told}");
+    }
+    assert_eq!(say(&mut one, "GET a"), "3");
+    // Nothing is done if all of it is refused.
+    allow("-incr");
+    assert_eq!(say(&mut one, "MULTI"), "OK");
+    assert_eq!(say(&mut one, "INCR a"), "QUEUED");
+    assert!(say(&mut one, "EXEC").starts_with("-NOPERM"));
+    drop(proxy);
+    demo.end();
+}
+
+/// One that had sent much behind its request was not seen to end, and took what others would have got.
+#[test]
+fn a_client_that_ends_behind_a_long_pipeline_takes_nothing() {
+    let demo = Demo::start(&["--copies", "1"]);
+    let proxy = proxy(&demo, Settings::default());
+    let mut other = connect(&proxy);
+    let mut gone = TcpStream::connect(proxy.addresses()[0]).unwrap();
+    gone.write_all(b"BLPOP list 0\r\n").unwrap();
+    gone.write_all(&b"PING\r\n".repeat(15_000)).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    drop(gone);
+    wait_for("it is gone", || counted(&mut other, "connected_clients") == 1);
+    assert_eq!(say(&mut other, "RPUSH list y"), "1");
+    assert_eq!(say(&mut other, "LLEN list"), "1");
+    drop(proxy);
+    demo.end();
+}
+
 #[test]
 fn reads_of_a_hot_key_are_merged() {
     let demo = Demo::start(&["--copies", "1"]);

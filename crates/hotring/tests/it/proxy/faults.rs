@@ -114,3 +114,30 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
     drop(proxy);
     demo.end();
 }
+
+/// Its time once began again at the node that got the slot.
+#[test]
+fn a_client_that_waits_keeps_its_time_when_its_slot_moves() {
+    let demo = Demo::start(&["--copies", "1"]);
+    let keeper = Keeper::of(&demo);
+    let proxy = proxy(&demo, Settings::default());
+    let (mut wire, mut other) = (connect(&proxy), connect(&proxy));
+    assert_eq!(say(&mut wire, "SET {l}x 1"), "OK");
+    let slot = slot_of(b"l");
+    let directory = keeper.directory();
+    let from = directory.owners.of(slot).unwrap();
+    let to = *directory.shards.keys().find(|shard| **shard != from).unwrap();
+    let begun = Instant::now();
+    wire.send("BLPOP {l}ist 3\r\n").unwrap();
+    other.send("WAITKEY {l}x 3000\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    let slots: SlotSet = [slot].into_iter().collect();
+    keeper.order(1, from, to, &slots);
+    keeper.wait_until_moved(to, &slots);
+    assert_eq!(super::shown(&wire.reply().unwrap()), "nil");
+    assert_eq!(super::shown(&other.reply().unwrap()), "0");
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(2) && took < Duration::from_millis(4_200), "{took:?}");
+    drop(proxy);
+    demo.end();
+}

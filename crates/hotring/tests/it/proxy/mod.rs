@@ -6,6 +6,8 @@ mod memcached;
 mod mirrors;
 mod pool;
 mod pool_changes;
+mod pool_copies;
+mod tracking;
 
 use std::net::TcpListener;
 
@@ -79,8 +81,10 @@ fn a_node_is_a_proxy_as_well() {
     let mut command = hotring(&words);
     command.args(["--proxy-memcached", &memcached]).arg("--data").arg(&folder.0);
     let node = Server::start(&mut command);
-    let made = cluster(&["create", "--copies", "1", "--yes"], &node.address);
-    assert!(made.status.success(), "{}", stderr(&made));
+    // Once it has registered.
+    wait_for("the cluster is made", || {
+        cluster(&["create", "--copies", "1", "--yes"], &node.address).status.success()
+    });
     let mut wire = Wire::connect(&any).unwrap();
     assert_eq!(say(&mut wire, "MSET a 1 b 2"), "OK");
     assert_eq!(say(&mut wire, "MGET b a"), "[2 1]");

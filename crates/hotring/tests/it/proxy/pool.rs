@@ -36,7 +36,7 @@ impl Backend {
         Backend::memcached_with(&[])
     }
 
-    fn memcached_with(words: &[&str]) -> Backend {
+    pub(super) fn memcached_with(words: &[&str]) -> Backend {
         let all = [&["-l", "127.0.0.1", "-u", "root", "-t", "1"], words].concat();
         Backend::start("memcached", "-p", &all)
     }

@@ -138,8 +138,8 @@ fn wait_for_log(
     live: &mut dyn FnMut() -> Result<(), Ended>,
 ) -> Result<(), Ended> {
     while !has_come() {
-        if let Some(trouble) = log.trouble() {
-            return Err(Ended::Lost(format!("the own log fails: {trouble}")));
+        if let Some(error) = log.error() {
+            return Err(Ended::Lost(format!("the own log fails: {error}")));
         }
         if server.process.is_stopping() {
             return Err(Ended::Asked);

@@ -8,6 +8,7 @@ use crate::link::{Link, Login};
 use crate::request::Target;
 use crate::shared::Shared;
 use crate::thread::Thread;
+use crate::tracking::Tracking;
 use crate::upstream::Upstream;
 
 /// Limit of the time to find out whether a user is let in.
@@ -17,23 +18,38 @@ const LEARN_MAX: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Connections to nodes, made when they are first needed.
-pub(crate) struct Pool {
+pub(crate) struct Upstreams {
     pub login: Login,
+    /// How the copies of the one client are kept true whose connections these are; None: all clients of the user share
+    /// them.
+    pub tracking: Option<Rc<Tracking>>,
     /// Whether the nodes let this user in, once that is known.
     access: Cell<Option<bool>>,
     /// A node has let this user begin and end a transaction.
     may_transact: Cell<bool>,
     /// By the numbers of the nodes.
-    upstreams: RefCell<Vec<Option<Rc<Upstream>>>>,
+    by_node: RefCell<Vec<Option<Rc<Upstream>>>>,
 }
 
-impl Pool {
+impl Upstreams {
     pub(crate) fn new(login: Login) -> Rc<Self> {
-        Rc::new(Pool {
+        Rc::new(Upstreams {
             login,
+            tracking: None,
             access: Cell::new(None),
             may_transact: Cell::new(false),
-            upstreams: RefCell::default(),
+            by_node: RefCell::default(),
+        })
+    }
+
+    /// Those of one client that keeps copies, who has used these so far.
+    pub(crate) fn tracking(before: &Upstreams, tracking: Rc<Tracking>) -> Rc<Self> {
+        Rc::new(Upstreams {
+            login: before.login.clone(),
+            tracking: Some(tracking),
+            access: before.access.clone(),
+            may_transact: before.may_transact.clone(),
+            by_node: RefCell::default(),
         })
     }
 
@@ -86,11 +102,11 @@ impl Pool {
 
     /// The connection to a node.
     pub(crate) fn upstream(self: &Rc<Self>, thread: &Rc<Thread>, node: usize) -> Rc<Upstream> {
-        let upstreams = &mut *self.upstreams.borrow_mut();
-        if upstreams.len() <= node {
-            upstreams.resize(node + 1, None);
+        let by_node = &mut *self.by_node.borrow_mut();
+        if by_node.len() <= node {
+            by_node.resize(node + 1, None);
         }
-        let upstream = upstreams[node].get_or_insert_with(|| {
+        let upstream = by_node[node].get_or_insert_with(|| {
             let upstream = Upstream::new(node);
             let task = upstream.clone().serve(thread.clone(), Rc::downgrade(self));
             tokio::task::spawn_local(task);
@@ -101,14 +117,14 @@ impl Pool {
 
     /// The connections, each with the number of the request that comes next.
     pub(crate) fn marks(&self) -> Vec<(Weak<Upstream>, u64)> {
-        let upstreams = self.upstreams.borrow();
+        let by_node = self.by_node.borrow();
         let mark = |upstream: &Rc<Upstream>| (Rc::downgrade(upstream), upstream.next_number());
-        upstreams.iter().flatten().map(mark).collect()
+        by_node.iter().flatten().map(mark).collect()
     }
 
     /// Closes the connections to servers that have left, once they have no requests.
     pub(crate) fn leave(&self, has_left: impl Fn(usize) -> bool) {
-        for known in self.upstreams.borrow_mut().iter_mut() {
+        for known in self.by_node.borrow_mut().iter_mut() {
             let upstream =
                 known.take_if(|upstream| has_left(upstream.node) && !upstream.has_work());
             upstream.inspect(|upstream| upstream.close());
@@ -123,20 +139,41 @@ impl Pool {
         since_if_gone: Instant,
         gone: impl Fn(usize) -> bool,
     ) {
-        for upstream in self.upstreams.borrow().iter().flatten() {
+        for upstream in self.by_node.borrow().iter().flatten() {
             upstream.break_if_silent(if gone(upstream.node) { since_if_gone } else { since });
+        }
+    }
+
+    /// Asks nodes that have said nothing since then whether they are there, and in broadcast mode primaries to which
+    /// there is no connection.
+    pub(crate) fn ask_silent(self: &Rc<Self>, thread: &Rc<Thread>, since: Instant) {
+        let mut to_ask: Vec<usize> = Vec::new();
+        for upstream in self.by_node.borrow().iter().flatten() {
+            match upstream.has_work() {
+                true if upstream.is_silent(since) => thread.shared.look_again(),
+                false if upstream.is_silent(since) => to_ask.push(upstream.node),
+                _ => {}
+            }
+        }
+        if self.tracking.as_ref().is_some_and(|tracking| tracking.is_broadcast) {
+            let by_node = self.by_node.borrow();
+            let has_connection = |node: usize| matches!(by_node.get(node), Some(Some(it)) if it.is_connected() || it.has_work());
+            to_ask.extend(thread.primaries().into_iter().filter(|node| !has_connection(*node)));
+        }
+        for node in to_ask {
+            thread.ask(self, node, b"PING\r\n");
         }
     }
 
     /// The number of connections.
     pub(crate) fn len(&self) -> usize {
-        self.upstreams.borrow().iter().flatten().count()
+        self.by_node.borrow().iter().flatten().count()
     }
 }
 
-impl Drop for Pool {
+impl Drop for Upstreams {
     fn drop(&mut self) {
-        self.upstreams.borrow().iter().flatten().for_each(|upstream| upstream.close());
+        self.by_node.borrow().iter().flatten().for_each(|upstream| upstream.close());
     }
 }
 
