@@ -219,7 +219,7 @@ impl Routes {
         let mut look = |spec: &Spec, args: ArgsView<'_>| {
             // The keys that a script does not declare are looked at when it names them.
             if spec.may_touch_any_key() && spec.group != Group::Scripting {
-                return waits |= self.want_all(by);
+                return waits |= self.want_all();
             }
             for key in spec.keys_of(args).filter(|key| self.guarded.contains(*key)) {
                 self.mirrors.want(key, by);
@@ -239,9 +239,10 @@ impl Routes {
         waits
     }
 
-    /// Has all mirrors end, and tells whether there are any.
-    pub(crate) fn want_all(&self, by: u64) -> bool {
-        self.guarded.iter().for_each(|key| self.mirrors.want(key, by));
+    /// Has all mirrors end, and tells whether there are any. All holders are asked, also one that writes: a proxy drops
+    /// only the slot by which it sends the request.
+    pub(crate) fn want_all(&self) -> bool {
+        self.guarded.iter().for_each(|key| self.mirrors.want(key, NOBODY));
         !self.guarded.is_empty()
     }
 
@@ -293,7 +294,7 @@ impl Routes {
         may_write: bool,
     ) -> bool {
         let Some(keys) = keys else {
-            return may_write && (self.flush_must_wait() | self.want_all(NOBODY));
+            return may_write && (self.flush_must_wait() | self.want_all());
         };
         let mut waits = false;
         for key in keys {

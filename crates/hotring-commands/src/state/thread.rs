@@ -18,7 +18,7 @@ use crate::state::context::ThreadLocals;
 use crate::state::interpreter::NewInterpreter;
 use crate::state::loading::LOADING;
 use crate::state::long_values::LongValues;
-use crate::state::routes::{GONE, NOBODY, Routes, UNANSWERED};
+use crate::state::routes::{GONE, Routes, UNANSWERED};
 use crate::state::server::Server;
 use crate::state::thread_shared::ThreadShared;
 
@@ -157,7 +157,7 @@ impl ThreadState {
         let Server { memcached, clients, .. } = &*self.server;
         let is_held_back = memcached.flush_if_due(&mut self.store, &clients.pause, now);
         if let Some(routes) = self.locals.routes.as_ref().filter(|_| is_held_back) {
-            routes.want_all(NOBODY);
+            routes.want_all();
         }
         is_held_back
     }

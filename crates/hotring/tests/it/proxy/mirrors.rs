@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hotring_cluster::{ShardId, SlotSet, slot_of};
 use hotring_protocol::Reply;
-use hotring_proxy::Settings;
+use hotring_proxy::{Proxy, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::faults::expendable;
@@ -189,6 +189,41 @@ fn no_mirror_of_a_hot_key_shows_anything_old() {
     assert_eq!(say(&mut node, "CONFIG SET mirror off"), "OK");
     wait_for("no key is mirrored", || say(&mut node, "HOTRING.MIRROR LIST") == "[]");
     drop(two);
+    demo.end();
+}
+
+/// Has a proxy answer reads of this key, and returns the connection of a client.
+fn mirrored(proxy: &Proxy, key: &str) -> Wire {
+    let mut wire = connect(proxy);
+    assert_eq!(say(&mut wire, &format!("SET {key} old")), "OK");
+    let begin = counted(&mut wire, "proxy_mirrored_reads");
+    wait_for("the proxy answers reads", || {
+        (0..200).for_each(|_| assert_eq!(say(&mut wire, &format!("GET {key}")), "old"));
+        counted(&mut wire, "proxy_mirrored_reads") > begin + 100
+    });
+    wire
+}
+
+#[test]
+fn what_may_write_any_key_ends_the_mirrors_of_the_proxy_that_sends_it() {
+    let demo = Demo::start(&[]);
+    let keeper = Keeper::of(&demo);
+    for node in demo.nodes.keys() {
+        assert_eq!(say(&mut Wire::connect(node).unwrap(), "CONFIG SET mirror auto"), "OK");
+    }
+    let proxy = proxy(&demo, Settings { threads: 1, ..Settings::default() });
+    let directory = keeper.directory();
+    let owner = |key: &str| directory.owners.of(slot_of(key.as_bytes()));
+    // Another slot of the same shard than those by which the proxy sends the requests.
+    let mut keys = (0..).map(|n: u32| format!("key:{n}"));
+    let key = keys.find(|key| owner(key) == owner("a")).expect("endless");
+    let requests = [("FLUSHALL", "nil")];
+    for (request, becomes) in requests {
+        let mut wire = mirrored(&proxy, &key);
+        println!("{request}");
+        wait_for("it is done", || !say(&mut wire, request).starts_with('-'));
+        assert_eq!(say(&mut wire, &format!("GET {key}")), becomes, "{request}");
+    }
     demo.end();
 }
 
