@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hotring_cluster::directory::{Directory, Node};
-use hotring_cluster::mirrors::Key;
+use hotring_cluster::mirrors::{HolderId, Key};
 use hotring_cluster::{Epoch, NodeId, SLOTS, Slot, slot_of};
 use hotring_protocol::ArgsView;
 
@@ -23,7 +23,7 @@ use crate::table::{CommandId, Group, Spec};
 const WORD: usize = u64::BITS as usize;
 
 /// No holder of mirrors.
-pub(crate) const NOBODY: u64 = 0;
+pub(crate) const NOBODY: HolderId = 0;
 
 /// A set of slots, one bit each.
 type Bits = [u64; SLOTS as usize / WORD];
@@ -193,28 +193,43 @@ impl Routes {
                     && self.answers
                     && (self.leads() || self.serves_copy(slot, use_of_copy(spec, client)))
             }
-            None => self.place(spec, args, client).is_ok() && !self.must_wait(spec, args, client),
+            None => {
+                let by = client.shared.id;
+                self.place(spec, args, client).is_ok() && !self.must_wait(spec, args, client, by)
+            }
         }
     }
 
-    /// Whether a request must wait, because slots of it are about to move.
+    /// Whether a request must wait, because slots of it are about to move, or mirrors of its keys are to end. `by` is
+    /// the holder that has dropped these keys, or [`NOBODY`].
     #[inline]
-    pub(crate) fn must_wait(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
+    pub(crate) fn must_wait(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+        by: HolderId,
+    ) -> bool {
         match &self.held {
             _ if self.moves.expects_any() && flushes(spec, client) => self.flush_must_wait(),
             Some(held) => {
                 self.must_wait_for(held, spec, args, client)
-                    || self.must_wait_for_mirrors(spec, args, client)
+                    || self.must_wait_for_mirrors(spec, args, client, by)
             }
             None if self.guarded.is_empty() => false,
-            None => self.must_wait_for_mirrors(spec, args, client),
+            None => self.must_wait_for_mirrors(spec, args, client, by),
         }
     }
 
     /// Whether a request must wait, because mirrors may answer reads of keys that it writes. Their owner lets them end.
     #[cold]
-    fn must_wait_for_mirrors(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
-        let by = client.shared.id;
+    fn must_wait_for_mirrors(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+        by: HolderId,
+    ) -> bool {
         let mut waits = false;
         let mut look = |spec: &Spec, args: ArgsView<'_>| {
             // The keys that a script does not declare are looked at when it names them.

@@ -217,7 +217,8 @@ fn what_may_write_any_key_ends_the_mirrors_of_the_proxy_that_sends_it() {
     // Another slot of the same shard than those by which the proxy sends the requests.
     let mut keys = (0..).map(|n: u32| format!("key:{n}"));
     let key = keys.find(|key| owner(key) == owner("a")).expect("endless");
-    let requests = [("FLUSHALL", "nil")];
+    let script = format!("return redis.call('SET', '{key}', 'new')");
+    let requests = [("FLUSHALL", "nil"), (&format!("EVAL \"{script}\" 1 a"), "new")];
     for (request, becomes) in requests {
         let mut wire = mirrored(&proxy, &key);
         println!("{request}");
