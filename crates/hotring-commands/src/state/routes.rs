@@ -232,11 +232,14 @@ impl Routes {
     ) -> bool {
         let mut waits = false;
         let mut look = |spec: &Spec, args: ArgsView<'_>| {
+            let is_sort = spec.id == CommandId::Sort;
             // The keys that a script does not declare are looked at when it names them.
-            if spec.may_touch_any_key() && spec.group != Group::Scripting {
+            if spec.may_touch_any_key() && spec.group != Group::Scripting && !is_sort {
                 return waits |= self.want_all();
             }
-            for key in spec.keys_of(args).filter(|key| self.guarded.contains(*key)) {
+            // SORT reads its first key and those that its patterns name.
+            let keys = spec.keys_of(args).skip(usize::from(is_sort));
+            for key in keys.filter(|key| self.guarded.contains(*key)) {
                 self.mirrors.want(key, by);
                 waits = true;
             }
