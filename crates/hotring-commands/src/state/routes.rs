@@ -201,7 +201,7 @@ impl Routes {
     }
 
     /// Whether a request must wait, because slots of it are about to move, or mirrors of its keys are to end. `by` is
-    /// the holder that has dropped these keys, or [`NOBODY`].
+    /// the holder that has dropped these keys, if one has.
     #[inline]
     pub(crate) fn must_wait(
         &self,

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use hotring_cluster::{ShardId, SlotSet, slot_of};
 use hotring_protocol::Reply;
-use hotring_proxy::{Proxy, Settings};
+use hotring_proxy::Settings;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::faults::expendable;
+use super::memcached::Client;
 use super::{address, connect, counted, proxy, say, wait_for};
 use crate::cluster_demo::Demo;
 use crate::cluster_moves::Keeper;
@@ -192,17 +193,16 @@ fn no_mirror_of_a_hot_key_shows_anything_old() {
     demo.end();
 }
 
-/// Has a proxy answer reads of this key, and returns the connection of a client.
-fn mirrored(proxy: &Proxy, key: &str) -> Wire {
-    let mut wire = connect(proxy);
-    assert_eq!(say(&mut wire, &format!("SET {key} old")), "OK");
-    let begin = counted(&mut wire, "proxy_mirrored_reads");
+/// Has a proxy answer this read of a key.
+fn warm_up(wire: &mut Wire, read: &str, reply: &str) {
+    let begin = counted(wire, "proxy_mirrored_reads");
     wait_for("the proxy answers reads", || {
-        (0..200).for_each(|_| assert_eq!(say(&mut wire, &format!("GET {key}")), "old"));
-        counted(&mut wire, "proxy_mirrored_reads") > begin + 100
+        (0..200).for_each(|_| assert_eq!(say(wire, read), reply));
+        counted(wire, "proxy_mirrored_reads") > begin + 100
     });
-    wire
 }
+
+/// Writes that end a key's mirror at all or not, seen through the proxy that has it.
 
 #[test]
 fn what_may_write_any_key_ends_the_mirrors_of_the_proxy_that_sends_it() {
@@ -211,20 +211,40 @@ fn what_may_write_any_key_ends_the_mirrors_of_the_proxy_that_sends_it() {
     for node in demo.nodes.keys() {
         assert_eq!(say(&mut Wire::connect(node).unwrap(), "CONFIG SET mirror auto"), "OK");
     }
-    let proxy = proxy(&demo, Settings { threads: 1, ..Settings::default() });
+    let memcached = vec!["127.0.0.1:0".parse().unwrap()];
+    let proxy = proxy(&demo, Settings { threads: 1, memcached, ..Settings::default() });
     let directory = keeper.directory();
     let owner = |key: &str| directory.owners.of(slot_of(key.as_bytes()));
     // Another slot of the same shard than those by which the proxy sends the requests.
     let mut keys = (0..).map(|n: u32| format!("key:{n}"));
     let key = keys.find(|key| owner(key) == owner("a")).expect("endless");
     let script = format!("return redis.call('SET', '{key}', 'new')");
-    let requests = [("FLUSHALL", "nil"), (&format!("EVAL \"{script}\" 1 a"), "new")];
-    for (request, becomes) in requests {
-        let mut wire = mirrored(&proxy, &key);
-        println!("{request}");
+    let (mut wire, get) = (connect(&proxy), format!("GET {key}"));
+    for (request, becomes) in [
+        ("FLUSHALL", "nil"),
+        (&*format!("EVAL \"{script}\" 1 a"), "new"),
+        (&*format!("SORT {{{key}}}list STORE {key}"), "-WRONGTYPE"),
+    ] {
+        assert_eq!(say(&mut wire, &format!("SET {key} old")), "OK");
+        say(&mut wire, &format!("DEL {{{key}}}list"));
+        say(&mut wire, &format!("RPUSH {{{key}}}list 1"));
+        warm_up(&mut wire, &get, "old");
         wait_for("it is done", || !say(&mut wire, request).starts_with('-'));
-        assert_eq!(say(&mut wire, &format!("GET {key}")), becomes, "{request}");
+        let shown = say(&mut wire, &get);
+        assert!(shown.starts_with(becomes), "{request}: {shown}");
     }
+    assert_eq!(say(&mut wire, &format!("SET {key} old")), "OK");
+    warm_up(&mut wire, &get, "old");
+    let mut node = Wire::connect(&primary_of(&keeper, owner(&key).unwrap())).unwrap();
+    let before = counted(&mut node, "cluster_mirror_revocations");
+    (0..10).for_each(|_| assert_eq!(say(&mut wire, &format!("SORT {{{key}}}list")), "[1]"));
+    assert_eq!(counted(&mut node, "cluster_mirror_revocations"), before, "SORT reads");
+    let life = format!("EXPIRETIME {key}");
+    warm_up(&mut wire, &life, "-1");
+    let mut memcached = Client::to(&proxy.addresses().last().unwrap().to_string());
+    assert_eq!(memcached.say(&format!("mg {key} T1000")), "HD¶");
+    assert_ne!(say(&mut wire, &life), "-1");
+    drop(proxy);
     demo.end();
 }
 
