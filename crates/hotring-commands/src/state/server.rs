@@ -304,6 +304,7 @@ impl Server {
     /// Accepts writes, because an epoch of this server has begun.
     pub(super) fn serve_as_primary(&self, session: &mut Session) {
         self.note_reign();
+        self.allow_mirrors();
         if let Some(cluster) = &self.cluster {
             cluster.count_promotion();
         }
