@@ -34,8 +34,12 @@ impl Server {
         let (mirrors, config) = (&cluster.mirrors, self.settings.config());
         let settings = &config.replication.cluster;
         let epoch = self.replication.led_epoch().filter(|_| settings.mirrors);
-        if mirrors.lead(epoch) {
-            self.guard_nothing(session);
+        {
+            // Guards of an owner that is gone must not come behind this: no owner would end them.
+            let _alone = mirrors.lock_guards();
+            if mirrors.lead(epoch) {
+                self.guard_nothing(session);
+            }
         }
         let is_due = driver.chosen_at.is_none_or(|at| at.elapsed() >= CHOICE);
         if is_due && epoch.is_some() {
@@ -86,7 +90,7 @@ impl Server {
         }
     }
 
-    /// The role stays here.
+    /// The role stays here, or has come back.
     pub(super) fn allow_mirrors(&self) {
         if let Some(cluster) = &self.cluster {
             cluster.mirrors.open(Closing::Handover);
