@@ -248,6 +248,29 @@ fn what_may_write_any_key_ends_the_mirrors_of_the_proxy_that_sends_it() {
     demo.end();
 }
 
+#[test]
+fn a_role_that_comes_back_brings_mirrors_again() {
+    let demo = Demo::start(&[]);
+    let keeper = Keeper::of(&demo);
+    for node in demo.nodes.keys() {
+        assert_eq!(say(&mut Wire::connect(node).unwrap(), "CONFIG SET mirror auto"), "OK");
+    }
+    let proxy = proxy(&demo, Settings { threads: 1, ..Settings::default() });
+    let shard = keeper.directory().owners.of(slot_of(b"a")).unwrap();
+    let mut wire = connect(&proxy);
+    assert_eq!(say(&mut wire, "SET a old"), "OK");
+    for _ in 0..2 {
+        keeper.wait_for_replica(Some(shard));
+        let before = primary_of(&keeper, shard);
+        let mut node = Wire::connect(&before).unwrap();
+        wait_for("it may hand over", || say(&mut node, "FAILOVER") == "OK");
+        wait_for("the role is handed over", || primary_of(&keeper, shard) != before);
+    }
+    warm_up(&mut wire, "GET a", "old");
+    drop(proxy);
+    demo.end();
+}
+
 fn primary_of(keeper: &Keeper, shard: ShardId) -> String {
     let directory = keeper.directory();
     let node = directory.node(directory.shards[&shard].1.primary.node).unwrap();
