@@ -20,6 +20,7 @@ use super::cluster::cluster;
 use crate::host::clock;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::state::routes::NOBODY;
 
 /// Most keys of one question.
 const KEYS_MAX: usize = 1024;
@@ -55,9 +56,9 @@ fn ask(c: &mut Context<'_>) -> Outcome {
                 let left = at.saturating_sub(clock::unix_ms());
                 lives.insert(key, Duration::from_millis(left));
             }
-            // It may have expired, and is removed once it is mirrored no more.
+            // It may have expired, and is removed once it is mirrored no more. Whoever asks may hold it by another clock.
             None => {
-                mirrors.want(key, c.client.shared.id);
+                mirrors.want(key, NOBODY);
                 continue;
             }
         }
