@@ -66,8 +66,9 @@ fn ask(c: &mut Context<'_>) -> Outcome {
     }
     c.store.take_damage();
     let ask = Ask { number: 0, keys };
-    let until = c.server.replication.leads_until();
-    let granted = mirrors.ask(&c.client.shared, &ask, until, |key| lives.get(key).copied()).grants;
+    let replication = &c.server.replication;
+    let right = (replication.led_epoch(), replication.leads_until());
+    let granted = mirrors.ask(&c.client.shared, &ask, right, |key| lives.get(key).copied()).grants;
     c.reply.array(2);
     c.reply.array(granted.len());
     for (key, grant) in &granted {

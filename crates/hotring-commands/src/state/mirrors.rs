@@ -82,17 +82,20 @@ impl Mirrors {
         self.pass_on(&mut inner);
     }
 
-    /// A holder asks. The values must be read after this.
+    /// A holder asks. The values must be read after this. The right to answer is that of an epoch, until a moment.
     pub(crate) fn ask(
         &self,
         holder: &Arc<ClientShared>,
         ask: &Ask,
-        answers_until: Option<Moment>,
+        (epoch, answers_until): (Option<Epoch>, Option<Moment>),
         expires_in: impl Fn(&[u8]) -> Option<Duration>,
     ) -> Grants {
         let mut inner = self.lock();
-        let Inner { owner, holders, .. } = &mut *inner;
-        let Some(owner) = owner else { return Grants { number: ask.number, grants: Vec::new() } };
+        let Inner { owner, holders, epoch: own, .. } = &mut *inner;
+        // The driving thread may not know yet that another reign has begun.
+        let Some(owner) = owner.as_mut().filter(|_| *own == epoch) else {
+            return Grants { number: ask.number, grants: Vec::new() };
+        };
         let grants = owner.ask(clock::since_boot(), holder.id, ask, answers_until, expires_in);
         if !grants.grants.is_empty() {
             holders.entry(holder.id).or_insert_with(|| holder.clone());
