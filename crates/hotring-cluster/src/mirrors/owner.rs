@@ -108,6 +108,14 @@ impl Owner {
             .map(|(key, state)| (&**key, state.mirror().map_or(0, |mirror| mirror.holders.len())))
     }
 
+    /// The version of a key that may be granted.
+    pub fn version(&self, key: &[u8]) -> Option<Version> {
+        match self.keys.get(key) {
+            Some(State::Granted(mirror)) => Some(mirror.version),
+            _ => None,
+        }
+    }
+
     /// A key is to be mirrored. False if it rests, or its slot is closed.
     pub fn begin(&mut self, key: &[u8]) -> bool {
         if self.is_closed(key) || self.keys.contains_key(key) {

@@ -39,7 +39,7 @@ pub(crate) fn hotring_mirror(c: &mut Context<'_>) -> Outcome {
 fn ask(c: &mut Context<'_>) -> Outcome {
     let mirrors = &cluster(c)?.mirrors;
     let user = c.client.access().user().clone();
-    let (mut keys, mut lives) = (Vec::new(), HashMap::new());
+    let (mut keys, mut lives, mut versions) = (Vec::new(), HashMap::new(), HashMap::new());
     for at in (2..c.args.len()).step_by(2) {
         let (key, hits) =
             (c.args.at(at), parse_i64(c.args.at(at + 1)).ok_or(Failure::NotAnInteger)?);
@@ -49,6 +49,8 @@ fn ask(c: &mut Context<'_>) -> Outcome {
             continue;
         }
         note_hits(key, hits.clamp(0, i64::from(u32::MAX)) as u32, c);
+        // Before its guard began, a key could have got another expiry than is read here.
+        versions.extend(mirrors.version(key).map(|version| (key, version)));
         match c.store.expiry(key, c.now) {
             Some(None) => {}
             Some(Some(at)) => {
@@ -56,7 +58,7 @@ fn ask(c: &mut Context<'_>) -> Outcome {
                 let left = at.saturating_sub(clock::unix_ms());
                 lives.insert(key, Duration::from_millis(left));
             }
-            // It may have expired, and is removed once it is mirrored no more. Whoever asks may hold it by another clock.
+            // It may have expired, and is removed once it is mirrored no more. The asker may hold it by another clock.
             None => {
                 mirrors.want(key, NOBODY);
                 continue;
@@ -68,7 +70,9 @@ fn ask(c: &mut Context<'_>) -> Outcome {
     let ask = Ask { number: 0, keys };
     let replication = &c.server.replication;
     let right = (replication.led_epoch(), replication.leads_until());
-    let granted = mirrors.ask(&c.client.shared, &ask, right, |key| lives.get(key).copied()).grants;
+    let expires_in = |key: &[u8]| lives.get(key).copied();
+    let mut granted = mirrors.ask(&c.client.shared, &ask, right, expires_in).grants;
+    granted.retain(|(key, grant)| versions.get(&**key) == Some(&grant.version));
     c.reply.array(2);
     c.reply.array(granted.len());
     for (key, grant) in &granted {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use hotring_cluster::mirrors::{
     Ask, Budget, Choice, Closing, Dropped, GRANT, Grants, Heat, HolderId, Key, MirrorAct, Owner,
+    Version,
 };
 use hotring_cluster::{Epoch, Moment, SlotSet};
 use tokio::sync::Notify;
@@ -80,6 +81,11 @@ impl Mirrors {
         inner.choice.written(now, key);
         inner.waits.entry(key.into()).or_insert(now);
         self.pass_on(&mut inner);
+    }
+
+    /// The version of a key that may be granted. While it is the same, so is the key's expiry.
+    pub(crate) fn version(&self, key: &[u8]) -> Option<Version> {
+        self.lock().owner.as_ref().and_then(|owner| owner.version(key))
     }
 
     /// A holder asks. The values must be read after this. The right to answer is that of an epoch, until a moment.
