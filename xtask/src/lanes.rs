@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::process::{self, SILENCE};
@@ -18,7 +17,7 @@ use crate::suite::Done;
 use crate::workspace::{cargo, target};
 
 /// The crates whose integration tests take longest, in this order: they start first.
-const LONGEST: &[&str] = &["hotring-bench", "hotring-server", "hotring-store"];
+const LONGEST: &[&str] = &["hotring-server", "hotring-store", "hotring", "hotring-index"];
 
 /// A test program that cargo has built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +44,11 @@ impl Program {
             is_integration: target["kind"].as_array()?.iter().any(|kind| kind == "test"),
             path: message["executable"].as_str()?.into(),
         })
+    }
+
+    /// Whether this is an integration test of the package.
+    pub fn is_integration_of(&self, package: &str) -> bool {
+        self.is_integration && self.package() == package
     }
 
     fn package(&self) -> &str {
@@ -85,71 +89,31 @@ struct End {
     failure: Option<String>,
 }
 
-/// Programs that wait for a lane, and whether more will come.
-struct Queue {
-    waiting: Mutex<(VecDeque<Program>, bool)>,
-    changed: Condvar,
-}
-
-impl Queue {
-    /// The next program; None once all have been taken and no more will come.
-    fn next(&self) -> Option<Program> {
-        let waiting = self.waiting.lock().expect("no lane panics while it holds this");
-        let more = |waiting: &mut (VecDeque<Program>, bool)| waiting.0.is_empty() && waiting.1;
-        self.changed.wait_while(waiting, more).expect("as above").0.pop_front()
-    }
-
-    /// Adds programs that go before those that wait. No more will come.
-    fn complete(&self, programs: Vec<Program>) {
-        let mut waiting = self.waiting.lock().expect("no lane panics while it holds this");
-        programs.into_iter().rev().for_each(|program| waiting.0.push_front(program));
-        waiting.1 = false;
-        self.changed.notify_all();
-    }
-}
-
-/// Runs all programs, as many at once as there are processors, and counts the tests that passed. Meanwhile `build`
-/// makes more, which take the next lanes.
-pub fn run(
-    programs: Vec<Program>,
-    build: impl FnOnce() -> Result<Vec<Program>> + Send,
-) -> Result<Done> {
+/// Runs all programs, as many at once as there are processors, and counts the tests that passed.
+pub fn run(programs: Vec<Program>) -> Result<Done> {
     ensure!(!programs.is_empty(), "no test was built");
     let lanes = std::thread::available_parallelism().map_or(1, usize::from);
     // Tests wait more than they compute, so two of a program per processor run at once.
     let threads = (2 * lanes).to_string();
     let outputs = target().join("test-outputs");
     std::fs::create_dir_all(&outputs)?;
-    let waiting = Mutex::new((VecDeque::from(programs), true));
-    let queue = Queue { waiting, changed: Condvar::new() };
+    let waiting = Mutex::new(VecDeque::from(programs));
     let (ends, ended) = mpsc::channel();
     std::thread::scope(|scope| {
         for lane in 0..lanes {
             let output = outputs.join(format!("{lane}.txt"));
-            let (queue, threads, ends) = (&queue, &threads, ends.clone());
-            scope.spawn(move || run_lane(queue, &output, threads, &ends));
+            let (waiting, threads, ends) = (&waiting, &threads, ends.clone());
+            scope.spawn(move || run_lane(waiting, &output, threads, &ends));
         }
         drop(ends);
-        let builder = scope.spawn(|| {
-            let built = catch_unwind(AssertUnwindSafe(build));
-            let built = built.unwrap_or_else(|_| Err(anyhow!("the build panicked")));
-            let (programs, failure) = built.map_or_else(|e| (Vec::new(), Some(e)), |p| (p, None));
-            // Without this the lanes wait for ever.
-            queue.complete(programs);
-            failure
-        });
-        let done = report(&ended);
-        match (builder.join().expect("it catches panics"), done) {
-            (None, done) => done,
-            (Some(build), Ok(_)) => Err(build),
-            (Some(build), Err(tests)) => Err(tests.context(format!("{build:#}"))),
-        }
+        report(&ended)
     })
 }
 
-/// Runs programs one after another, until none is left.
-fn run_lane(queue: &Queue, output: &Path, threads: &str, ends: &Sender<End>) {
-    while let Some(program) = queue.next() {
+/// Runs programs one after another, until none waits.
+fn run_lane(waiting: &Mutex<VecDeque<Program>>, output: &Path, threads: &str, ends: &Sender<End>) {
+    let next = || waiting.lock().expect("no lane panics while it holds this").pop_front();
+    while let Some(program) = next() {
         let begun = Instant::now();
         let (output, failure) = run_one(&program, output, threads)
             .unwrap_or_else(|error| (String::new(), Some(format!("{error:#}"))));
@@ -235,22 +199,6 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_come_later_go_first_and_lanes_end_after_the_last() {
-        let program = |name: &str| Program {
-            folder: name.into(),
-            target: "t".to_owned(),
-            is_integration: true,
-            path: "/bin/t".into(),
-        };
-        let waiting = Mutex::new((VecDeque::from([program("a"), program("b")]), true));
-        let queue = Queue { waiting, changed: Condvar::new() };
-        assert_eq!(queue.next(), Some(program("a")));
-        queue.complete(vec![program("c"), program("d")]);
-        let rest: Vec<Program> = std::iter::from_fn(|| queue.next()).collect();
-        assert_eq!(rest, [program("c"), program("d"), program("b")]);
-    }
-
-    #[test]
     fn passed_tests_are_counted() {
         assert_eq!(passed_tests("test result: ok. 12 passed; 0 failed; 3 ignored;"), 12);
         assert_eq!(passed_tests("test result: FAILED. 1 passed; 1 failed;"), 0);
@@ -269,7 +217,7 @@ mod tests {
     #[test]
     fn the_longest_integration_tests_start_first() {
         let kinds =
-            [("a", "lib"), ("hotring-server", "test"), ("a", "test"), ("hotring-bench", "test")];
+            [("a", "lib"), ("hotring-store", "test"), ("a", "test"), ("hotring-server", "test")];
         let mut programs: Vec<Program> = kinds
             .iter()
             .filter_map(|(package, kind)| Program::parse(&line(package, kind, true)))
@@ -279,13 +227,16 @@ mod tests {
         assert_eq!(
             names,
             [
-                "tests of hotring-bench (t)",
                 "tests of hotring-server (t)",
+                "tests of hotring-store (t)",
                 "tests of a (t)",
                 "unit tests of a (t)",
             ]
         );
-        assert_eq!(programs[0].folder, Path::new("/w/crates/hotring-bench"));
+        assert_eq!(programs[0].folder, Path::new("/w/crates/hotring-server"));
+        let integrations: Vec<bool> =
+            programs.iter().map(|program| program.is_integration_of("a")).collect();
+        assert_eq!(integrations, [false, false, true, false]);
         assert_eq!(Program::parse(&line("a", "bin", false)), None, "it holds no tests");
         assert_eq!(Program::parse("{\"reason\":\"build-finished\",\"success\":true}"), None);
     }
@@ -296,32 +247,18 @@ mod tests {
         Program { folder, target: "t".into(), is_integration: true, path }
     }
 
-    fn run_all(programs: Vec<Program>) -> Result<Done> {
-        run(programs, || Ok(Vec::new()))
-    }
-
     fn passing() -> Program {
         Program { path: "/bin/true".into(), ..failing() }
     }
 
     #[test]
     fn a_program_that_fails_fails_the_step() {
-        let error = run_all(vec![failing(), passing()]).unwrap_err();
+        let error = run(vec![failing(), passing()]).unwrap_err();
         assert!(error.to_string().contains("ended with exit status: 1"), "{error}");
         assert!(!error.to_string().contains("; "), "only one has failed: {error}");
         let missing = Program { path: "/nowhere".into(), ..failing() };
-        assert!(run_all(vec![missing]).unwrap_err().to_string().contains("cannot run /nowhere"));
-        assert!(run_all(Vec::new()).is_err());
-        assert!(matches!(run_all(vec![passing()]), Ok(Done::Passed(0))));
-    }
-
-    #[test]
-    fn a_program_that_is_built_meanwhile_counts_and_so_does_a_failed_build() {
-        assert!(run(vec![passing()], || Ok(vec![failing()])).is_err());
-        assert!(run(vec![passing()], || anyhow::bail!("cannot be built")).is_err());
-        assert!(run(vec![passing()], || panic!("in a test")).is_err());
-        let both = run(vec![failing()], || anyhow::bail!("cannot be built")).unwrap_err();
-        let both = format!("{both:#}");
-        assert!(both.contains("cannot be built") && both.contains("exit status"), "{both}");
+        assert!(run(vec![missing]).unwrap_err().to_string().contains("cannot run /nowhere"));
+        assert!(run(Vec::new()).is_err());
+        assert!(matches!(run(vec![passing()]), Ok(Done::Passed(0))));
     }
 }

@@ -33,9 +33,9 @@ Usage: cargo xtask TASK
   check          Formatting, lints, style and unit tests: the quick round during work
   test           Formatting, lints, style, all tests, documentation, generated pages, instructions.
                  Lists missing tools, then installs them
-  prove          Searches for faults that tests do not show: loom, shuttle, asan, tsan, schedules, differential,
-                 fuzzing, torture, crashes, engines, redis-tools, clients, or the named ones; --long runs them for
-                 hours
+  prove          Searches for faults that tests do not show: loom, shuttle, optimised, asan, tsan, schedules,
+                 differential, fuzzing, torture, measurements, crashes, engines, redis-tools, clients, or the named
+                 ones; --long runs them for hours
   tools          Installs the programs that test and prove need
   tidy           Checks the style rules that rustfmt and clippy do not know
   docs           Regenerates the pages of docs/ that come from tables

@@ -5,13 +5,13 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Result;
 
-use crate::lanes::{Program, passed_tests};
+use crate::lanes::passed_tests;
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
 use crate::{docs, instructions, lanes, process, tidy, tools};
 
-/// The crate whose tests run in two profiles.
-const INDEX: &str = "hotring-index";
+/// The crate that measures. Its integration tests are among the proofs: the product does not need them.
+const BENCH: &str = "hotring-bench";
 
 /// The quick round.
 pub fn check() -> Result<ExitCode> {
@@ -19,9 +19,7 @@ pub fn check() -> Result<ExitCode> {
     suite.step("formatting", formatting);
     suite.step("tidy", tidy::run);
     suite.step("clippy", || clippy(&["--workspace"]).map(|()| Done::Passed(1)));
-    suite.step("unit tests", || {
-        lanes::run(lanes::build(&["--workspace", "--lib", "--bins"])?, || Ok(Vec::new()))
-    });
+    suite.step("unit tests", || lanes::run(lanes::build(&["--workspace", "--lib", "--bins"])?));
     Ok(suite.finish())
 }
 
@@ -42,30 +40,21 @@ pub fn test() -> Result<ExitCode> {
     suite.step("tidy", tidy::run);
     let mut programs = Vec::new();
     suite.step("tests, built", || {
-        programs =
-            lanes::build(&["--workspace", "--lib", "--bins", "--tests", "--exclude", INDEX])?;
+        programs = lanes::build(&["--workspace", "--lib", "--bins", "--tests"])?;
+        programs.retain(|program| !program.is_integration_of(BENCH));
         Ok(Done::Passed(programs.len()))
     });
-    suite.step("tests", || lanes::run(programs, build_beside));
+    suite.step("tests", || {
+        std::thread::scope(|scope| {
+            // Tests wait for sockets and clocks meanwhile.
+            scope.spawn(|| build_quietly(instructions::BUILD));
+            lanes::run(programs)
+        })
+    });
     suite.step("doc tests", doc_tests);
     suite.step("generated pages", docs::check);
     suite.step("instructions", instructions::check);
     Ok(suite.finish())
-}
-
-/// The index's tests, optimised: races show in optimised code, and the checks take four times as long otherwise.
-/// (`torture` covers the store in optimised code.)
-const OPTIMISED: &[&str] = &["--profile", "tested", "-p", INDEX, "--test", "it"];
-
-/// The tests of the index's internals, with checks that only unoptimised code has.
-const UNOPTIMISED: &[&str] = &["-p", INDEX, "--lib", "--test", "forced"];
-
-/// Builds the programs of the index and those that later steps need, while tests wait for sockets and clocks.
-fn build_beside() -> Result<Vec<Program>> {
-    let mut programs = lanes::build(OPTIMISED)?;
-    programs.extend(lanes::build(UNOPTIMISED)?);
-    build_quietly(instructions::BUILD);
-    Ok(programs)
 }
 
 /// Builds without output. A failure is repeated and reported by the step that needs the build.

@@ -9,6 +9,10 @@ use hotring_cluster::Slot;
 use hotring_protocol::Version;
 
 use crate::combine::{Combine, combine};
+use crate::reply::DROP_ALL;
+
+/// Bytes of waiting messages about old copies, and of their places, above which one takes their place.
+const TOLD_MAX: usize = 1 << 20;
 
 /// The replies of one client. Its session and the connections to nodes, all on one thread, share it.
 #[derive(Debug, Default)]
@@ -22,6 +26,10 @@ struct Inner {
     places: VecDeque<Expected>,
     /// Bytes of the replies in the places.
     kept: usize,
+    /// Bytes of the messages about old copies in the places, and of these places.
+    told: usize,
+    /// The place of the last message to drop all copies, until it is taken.
+    drops_all: Option<u64>,
     /// Replies that may be sent.
     ready: Vec<u8>,
     /// Requests without a reply that may write.
@@ -42,6 +50,8 @@ struct Expected {
     /// The slot of the request's keys, if that is all that it concerns.
     slot: Option<Slot>,
     place: Place,
+    /// A message about old copies.
+    is_message: bool,
 }
 
 #[derive(Debug)]
@@ -75,7 +85,7 @@ impl Replies {
 
     fn add(&self, slot: Option<Slot>, place: Place) -> u64 {
         let inner = &mut *self.0.borrow_mut();
-        inner.places.push_back(Expected { slot, place });
+        inner.places.push_back(Expected { slot, place, is_message: false });
         inner.first + inner.places.len() as u64 - 1
     }
 
@@ -121,6 +131,32 @@ impl Replies {
     pub(crate) fn answer(&self, reply: &[u8]) {
         let number = self.expect(None);
         self.fill(number, 0, reply);
+    }
+
+    /// Adds a message that copies are old, behind the replies to all requests so far. One that says no more than the
+    /// message before it is left out. If too many wait, a message to drop all copies takes their place.
+    pub(crate) fn tell(&self, message: &[u8]) {
+        let inner = &mut *self.0.borrow_mut();
+        let next = inner.first + inner.places.len() as u64;
+        if inner.is_closed || inner.drops_all.is_some_and(|number| number + 1 == next) {
+            return;
+        }
+        let cost = message.len() + size_of::<Expected>();
+        let message = match inner.told + cost > TOLD_MAX {
+            true => {
+                inner.withdraw_messages();
+                DROP_ALL
+            }
+            false => message,
+        };
+        if message == DROP_ALL {
+            inner.drops_all = Some(inner.first + inner.places.len() as u64);
+        }
+        inner.kept += message.len();
+        inner.told += message.len() + size_of::<Expected>();
+        let place = Place::Filled(message.to_vec());
+        inner.places.push_back(Expected { slot: None, place, is_message: true });
+        inner.advance();
     }
 
     /// Adds a message that answers no request.
@@ -197,7 +233,11 @@ impl Replies {
 
     /// Appends the replies that may be sent to `out`.
     pub(crate) fn take_ready(&self, out: &mut Vec<u8>) {
-        let ready = &mut self.0.borrow_mut().ready;
+        let inner = &mut *self.0.borrow_mut();
+        if inner.drops_all.is_some_and(|number| number < inner.first) {
+            inner.drops_all = None;
+        }
+        let ready = &mut inner.ready;
         match out.is_empty() {
             true => std::mem::swap(out, ready),
             false => out.append(ready),
@@ -247,13 +287,35 @@ impl Inner {
     /// Lets the replies at the front go.
     fn advance(&mut self) {
         while let Some(Expected { place: Place::Filled(_), .. }) = self.places.front()
-            && let Some(Expected { place: Place::Filled(reply), .. }) = self.places.pop_front()
+            && let Some(Expected { place: Place::Filled(reply), is_message, .. }) =
+                self.places.pop_front()
         {
             self.first += 1;
             self.kept -= reply.len();
+            if is_message {
+                self.told -= reply.len() + size_of::<Expected>();
+            }
             self.ready.extend_from_slice(&reply);
             self.wake();
         }
+    }
+
+    /// Takes back the messages about old copies that are in the places. Those behind the last request leave no place.
+    fn withdraw_messages(&mut self) {
+        while let Some(Expected { place: Place::Filled(message), is_message: true, .. }) =
+            self.places.back()
+        {
+            self.kept -= message.len();
+            self.places.pop_back();
+        }
+        for Expected { place, is_message, .. } in &mut self.places {
+            if let Place::Filled(message) = place
+                && std::mem::take(is_message)
+            {
+                self.kept -= std::mem::take(message).len();
+            }
+        }
+        self.told = 0;
     }
 
     fn wake(&mut self) {
@@ -325,6 +387,52 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// A node that does not answer once let them add up without end.
+    #[test]
+    fn messages_that_wait_are_bounded() {
+        let replies = Replies::default();
+        let first = replies.expect(None);
+        replies.tell(b">early");
+        let second = replies.expect(None);
+        let message = [b'>'; 1000];
+        for _ in 0..TOLD_MAX / message.len() * 3 {
+            replies.tell(&message);
+        }
+        assert_eq!((replies.waiting(), replies.bytes()), (4, DROP_ALL.len()));
+        // What is read behind may change again.
+        let third = replies.expect(None);
+        replies.tell(b">late");
+        replies.fill(third, 0, b"+3");
+        replies.fill(second, 0, b"+2");
+        replies.fill(first, 0, b"+1");
+        let all = String::from_utf8(DROP_ALL.to_vec()).unwrap();
+        assert_eq!(ready(&replies), format!("+1+2{all}+3>late"));
+        assert_eq!((replies.waiting(), replies.bytes(), replies.0.borrow().told), (0, 0, 0));
+    }
+
+    /// A move of many slots once sent one for each.
+    #[test]
+    fn one_message_to_drop_all_is_enough() {
+        let all = String::from_utf8(DROP_ALL.to_vec()).unwrap();
+        let replies = Replies::default();
+        let tell_all = || (0..3).for_each(|_| replies.tell(DROP_ALL));
+        let first = replies.expect(None);
+        tell_all();
+        let second = replies.expect(None);
+        tell_all();
+        replies.fill(first, 0, b"+1");
+        assert_eq!(ready(&replies), format!("+1{all}"));
+        tell_all();
+        replies.fill(second, 0, b"+2");
+        replies.tell(b">key");
+        assert_eq!(ready(&replies), format!("+2{all}"));
+        replies.tell(b">key");
+        tell_all();
+        assert_eq!(ready(&replies), format!(">key{all}"));
+        tell_all();
+        assert_eq!(ready(&replies), all);
     }
 
     #[test]

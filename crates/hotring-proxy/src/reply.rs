@@ -3,6 +3,9 @@
 use hotring_cluster::{SLOTS, Slot};
 use hotring_protocol::memcached::ReplyForm;
 
+/// Tells a client of RESP3 to drop all copies.
+pub(crate) const DROP_ALL: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
+
 /// The error of a write whose fate is unknown.
 pub(crate) const UNKNOWN: &str = "UNKNOWN The connection to the node ended before its reply: this write may or may not have been done";
 

@@ -285,7 +285,8 @@ impl Thread {
 
     /// Connections to nodes.
     pub(crate) fn connections(&self) -> usize {
-        self.users.borrow().values().map(|used| used.upstreams.len()).sum()
+        let of_users: usize = self.users.borrow().values().map(|used| used.upstreams.len()).sum();
+        of_users + self.trackers.all().iter().map(|upstreams| upstreams.len()).sum::<usize>()
     }
 
     /// Sends a request to a node, even if that has no room.
@@ -416,17 +417,18 @@ impl Thread {
             let (usual, gone) = (since(self.shared.settings.node_timeout), since(GONE));
             self.allow_copy();
             let trackers = self.trackers.all();
-            if now.duration_since(heartbeat) >= HEARTBEAT {
+            if now.duration_since(heartbeat) >= HEARTBEAT && !trackers.is_empty() {
                 heartbeat = now;
-                trackers.iter().for_each(|it| it.ask_silent(self, since(HEARTBEAT)));
+                let primaries = self.primaries();
+                trackers.iter().for_each(|it| it.ask_silent(self, since(HEARTBEAT), &primaries));
             }
             let routes = self.routes.borrow();
-            trackers
-                .iter()
-                .for_each(|it| it.break_silent(usual, gone, |node| routes.is_gone(node)));
+            let are_gone = routes.are_gone();
+            let is_gone = |node: usize| are_gone[node];
+            trackers.iter().for_each(|it| it.break_silent(usual, gone, is_gone));
             let users = &mut *self.users.borrow_mut();
             users.retain(|_, used| {
-                used.upstreams.break_silent(usual, gone, |node| routes.is_gone(node));
+                used.upstreams.break_silent(usual, gone, is_gone);
                 if routes.layout.is_pool {
                     used.upstreams
                         .leave(|node| routes.servers.get(node).is_none_or(Option::is_none));
@@ -464,12 +466,17 @@ impl Thread {
 }
 
 impl Routes {
-    /// Whether a node is not to be waited for. A server that has left a pool may still owe what it has done.
-    fn is_gone(&self, node: usize) -> bool {
-        match self.layout.is_pool {
-            true => self.servers[node].as_ref().is_some_and(|server| server.health.is_ejected()),
-            false => !self.owners.contains(&(node as u16)),
+    /// For each node whether it is not to be waited for. A server that has left a pool may still owe what it has done.
+    fn are_gone(&self) -> Vec<bool> {
+        if self.layout.is_pool {
+            let is_ejected = |server: &Arc<Server>| server.health.is_ejected();
+            return self.servers.iter().map(|it| it.as_ref().is_some_and(is_ejected)).collect();
         }
+        let mut are_gone = vec![true; self.nodes.len()];
+        for owner in self.owners.iter().filter(|owner| **owner != NONE) {
+            are_gone[usize::from(*owner)] = false;
+        }
+        are_gone
     }
 
     /// A server of a pool that speaks Redis's protocol, each time another one.
@@ -520,5 +527,23 @@ impl Routes {
         self.servers.push(None);
         self.numbers.insert(address, number);
         number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn nodes_without_slots_are_gone() {
+        let shared = Shared::new(Settings::default(), Box::new(|_, _| true)).unwrap();
+        let thread = Thread::new(Arc::new(shared));
+        for (slot, address, are_gone) in
+            [(7, "a:1", &[false][..]), (8, "b:1", &[false, false]), (7, "b:1", &[true, false])]
+        {
+            thread.moved(slot, address);
+            assert_eq!(thread.routes.borrow().are_gone(), are_gone);
+        }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! 1. A message must not overtake the reply to a request that was sent before: with the old value, which comes behind
 //!    it, the client would have a copy of which no node knows. So a message takes the next place among the replies.
+//!    If too many wait there, one that tells the client to drop all copies replaces them, behind the last.
 //! 2. When a connection has ended, or the routes have changed, messages may have been lost: the client is told to drop
 //!    all copies, behind the replies to all that it has sent so far.
 //! 3. A connection on which nothing comes is asked from time to time. So one whose node is cut off ends.
@@ -15,11 +16,11 @@ use std::rc::{Rc, Weak};
 
 use crate::link::{DialError, Link};
 use crate::replies::Replies;
-use crate::reply::Refusal;
+use crate::reply::{DROP_ALL, Refusal};
 use crate::upstreams::Upstreams;
 
-/// Tells a client of RESP3 to drop all copies.
-const DROP_ALL: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
+/// Clients of one thread that keep copies at the same time. Each has connections of its own.
+const TRACKERS_MAX: usize = 1_000;
 
 /// How the copies of one client are kept true.
 pub(crate) struct Tracking {
@@ -35,6 +36,16 @@ pub(crate) struct Tracking {
 }
 
 impl Tracking {
+    /// Of a client that has these replies. It is off.
+    pub(crate) fn new(
+        setup: Vec<u8>,
+        n_setup: usize,
+        is_broadcast: bool,
+        replies: Rc<Replies>,
+    ) -> Rc<Self> {
+        Rc::new(Tracking { setup, n_setup, is_broadcast, is_on: Cell::new(false), replies })
+    }
+
     /// Begins on a new connection.
     pub(crate) async fn begin(&self, link: &mut Link) -> Result<(), DialError> {
         let reply = ask_all(link, &self.setup, self.n_setup).await?;
@@ -53,7 +64,7 @@ impl Tracking {
     /// Passes a message of a node on.
     pub(crate) fn pass_on(&self, message: &[u8]) {
         if self.is_on.get() {
-            self.replies.answer(message);
+            self.replies.tell(message);
         }
     }
 
@@ -68,6 +79,11 @@ impl Tracking {
 pub(crate) struct Trackers(RefCell<Vec<Weak<Upstreams>>>);
 
 impl Trackers {
+    /// Whether there is room for the connections of another client.
+    pub(crate) fn has_room(&self) -> bool {
+        self.all().len() < TRACKERS_MAX
+    }
+
     /// Adds a client.
     pub(crate) fn add(&self, upstreams: &Rc<Upstreams>) {
         self.0.borrow_mut().push(Rc::downgrade(upstreams));
@@ -112,13 +128,8 @@ mod tests {
     use crate::thread::Thread;
 
     fn tracker(thread: &Thread) -> Rc<Upstreams> {
-        let tracking = Rc::new(Tracking {
-            setup: Vec::new(),
-            n_setup: 0,
-            is_broadcast: false,
-            is_on: Cell::new(true),
-            replies: Rc::default(),
-        });
+        let tracking = Tracking::new(Vec::new(), 0, false, Rc::default());
+        tracking.is_on.set(true);
         let upstreams = Upstreams::tracking(&Upstreams::new(Login::default()), tracking);
         thread.trackers.add(&upstreams);
         upstreams
@@ -151,5 +162,15 @@ mod tests {
         drop(other);
         thread.moved(7, "b:1");
         assert_eq!((told(&one), thread.trackers.all().len()), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn clients_that_keep_copies_are_bounded() {
+        let shared = Shared::new(Settings::default(), Box::new(|_, _| true)).unwrap();
+        let thread = Thread::new(Arc::new(shared));
+        let mut known: Vec<_> = (0..TRACKERS_MAX).map(|_| tracker(&thread)).collect();
+        assert!(!thread.trackers.has_room());
+        known.pop();
+        assert!(thread.trackers.has_room());
     }
 }

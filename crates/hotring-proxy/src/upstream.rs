@@ -38,6 +38,9 @@ const DROPPED_MIN: usize = 64 << 10;
 /// Entries of the table of reads that others may join.
 const JOINABLE: usize = 64;
 
+/// Why a connection ends whose clients have left.
+const NOT_NEEDED: &str = "no client needs it";
+
 /// A connection to a node.
 pub(crate) struct Upstream {
     /// The number of the node on this thread.
@@ -246,12 +249,16 @@ impl Upstream {
                 () = poll_fn(|cx| self.poll_broken(cx)) => {
                     Err(DialError::Unreachable("it is no primary any more".to_string()))
                 }
+                () = self.be_left(&thread) => Err(DialError::Unreachable(NOT_NEEDED.to_string())),
             };
             match dialled {
                 Ok(link) => {
                     thread.shared.counters.dialled.add(1);
                     self.inner.borrow_mut().is_connected = true;
-                    let why = self.talk(link, &thread, &upstreams).await;
+                    let why = tokio::select! {
+                        why = self.talk(link, &thread, &upstreams) => why,
+                        () = self.be_left(&thread) => io::Error::other(NOT_NEEDED),
+                    };
                     // What a client sends can end a connection, so that only silence speaks against a server. One that
                     // is gone fails when it is dialled.
                     if self.inner.borrow().is_broken {
@@ -302,6 +309,20 @@ impl Upstream {
         }
         inner.task = Some(cx.waker().clone());
         Poll::Pending
+    }
+
+    /// Waits until no client has been there for so long that the node does not answer any more.
+    async fn be_left(&self, thread: &Thread) {
+        poll_fn(|cx| {
+            let inner = &mut *self.inner.borrow_mut();
+            if inner.is_closed {
+                return Poll::Ready(());
+            }
+            inner.task = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+        tokio::time::sleep(thread.shared.settings.node_timeout).await;
     }
 
     /// Exchanges requests and replies until the connection ends, and says why.
@@ -389,8 +410,7 @@ impl Upstream {
         thread: &Rc<Thread>,
         upstreams: &Weak<Upstreams>,
     ) -> io::Result<()> {
-        let upstreams =
-            &upstreams.upgrade().ok_or_else(|| io::Error::other("no client needs it"))?;
+        let upstreams = &upstreams.upgrade().ok_or_else(|| io::Error::other(NOT_NEEDED))?;
         let (now, server) = (Instant::now(), thread.server(self.node));
         while let Some(len) = link.find_end(self.form())? {
             let reply = &link.input.bytes()[..len];

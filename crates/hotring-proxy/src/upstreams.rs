@@ -146,7 +146,12 @@ impl Upstreams {
 
     /// Asks nodes that have said nothing since then whether they are there, and in broadcast mode primaries to which
     /// there is no connection.
-    pub(crate) fn ask_silent(self: &Rc<Self>, thread: &Rc<Thread>, since: Instant) {
+    pub(crate) fn ask_silent(
+        self: &Rc<Self>,
+        thread: &Rc<Thread>,
+        since: Instant,
+        primaries: &[usize],
+    ) {
         let mut to_ask: Vec<usize> = Vec::new();
         for upstream in self.by_node.borrow().iter().flatten() {
             match upstream.has_work() {
@@ -158,7 +163,7 @@ impl Upstreams {
         if self.tracking.as_ref().is_some_and(|tracking| tracking.is_broadcast) {
             let by_node = self.by_node.borrow();
             let has_connection = |node: usize| matches!(by_node.get(node), Some(Some(it)) if it.is_connected() || it.has_work());
-            to_ask.extend(thread.primaries().into_iter().filter(|node| !has_connection(*node)));
+            to_ask.extend(primaries.iter().filter(|node| !has_connection(**node)));
         }
         for node in to_ask {
             thread.ask(self, node, b"PING\r\n");
@@ -193,4 +198,41 @@ pub(crate) fn lets_in(shared: &Shared, login: &Login) -> bool {
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differ = one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b));
     one.len() == other.len() && differ == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::settings::Settings;
+
+    /// A client that kept copies, and left while its node was silent, once left its connection behind.
+    #[tokio::test]
+    async fn connections_end_with_their_client_when_the_node_is_silent() {
+        let node_timeout = Duration::from_millis(100);
+        let settings = Settings { node_timeout, ..Settings::default() };
+        let thread = Thread::new(Arc::new(Shared::new(settings, Box::new(|_, _| true)).unwrap()));
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let node = thread.number_of(&silent.local_addr().unwrap().to_string());
+        let shared = Upstreams::new(Login::default());
+        let tracking = Tracking::new(b"PING\r\n".to_vec(), 1, false, Rc::default());
+        let own = Upstreams::tracking(&shared, tracking);
+        let local = LocalSet::new();
+        for upstreams in [shared, own] {
+            let has_ended = local.run_until(async {
+                thread.ask(&upstreams, node, b"PING\r\n");
+                let mut stream = silent.accept().await.unwrap().0;
+                assert_eq!(stream.read(&mut [0; 100]).await.unwrap(), 6);
+                drop(upstreams);
+                stream.read(&mut [0; 100]).await.unwrap()
+            });
+            let has_ended = tokio::time::timeout(Duration::from_secs(5), has_ended).await;
+            assert_eq!(has_ended.unwrap(), 0);
+        }
+    }
 }

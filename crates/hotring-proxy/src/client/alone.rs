@@ -122,27 +122,37 @@ impl Client {
         let bytes = || with_time_left(spec, args, begun.elapsed());
         let Some(Ok(slot)) = sole_slot(spec, args) else { return Ok(()) };
         let is_write = spec.flags.contains(Flags::WRITE);
-        if let Some(reply) = self.ask_own(slot, bytes, is_write, None).await? {
+        let limit = Limit::Wait(time_to_wait(spec, args));
+        if let Some(reply) = self.ask_own(slot, bytes, is_write, limit).await? {
             self.session.core.replies.answer(&reply);
         }
         Ok(())
     }
 
     /// Sends a request over a connection of its own to the node that has its slot, which may change meanwhile. None:
-    /// the client has got an error. Without a limit the node may take its `time`.
+    /// the client has got an error.
     async fn ask_own(
         &mut self,
         slot: Slot,
         bytes: impl Fn() -> Vec<u8>,
         is_write: bool,
-        time: Option<Duration>,
+        limit: Limit,
     ) -> io::Result<Option<Vec<u8>>> {
-        let mut until = Instant::now() + self.session.core.thread.shared.settings.retry_for;
+        let begun = Instant::now();
+        let mut until = begun + self.session.core.thread.shared.settings.retry_for;
         loop {
-            let begun = Instant::now();
-            let tried = self.try_own(slot, &bytes(), time).await?;
-            // The time in which it waits at a node does not count.
-            until += begun.elapsed();
+            let tried = match self.own_link(slot).await {
+                Err(tried) => tried,
+                Ok((node, link)) => {
+                    let asked = Instant::now();
+                    let tried = self.try_own(node, link, &bytes(), limit).await?;
+                    if let Limit::Wait(_) = limit {
+                        // The time in which it waits at a node does not count.
+                        until += asked.elapsed();
+                    }
+                    tried
+                }
+            };
             let is_over = Instant::now() >= until;
             match tried {
                 Tried::Answered(reply) => match Refusal::read(&reply) {
@@ -153,11 +163,10 @@ impl Client {
                     _ => return Ok(Some(reply)),
                 },
                 Tried::Lost if is_write => {
-                    self.session.core.thread.shared.counters.unknown.add(1);
-                    self.session.refuse(UNKNOWN);
+                    self.session.admit_unknown_fate();
                     return Ok(None);
                 }
-                Tried::Lost | Tried::Unsent if is_over => {
+                Tried::Lost | Tried::Unsent if is_over || limit.has_passed(begun) => {
                     self.session.refuse(UNREACHABLE);
                     return Ok(None);
                 }
@@ -168,36 +177,40 @@ impl Client {
         }
     }
 
+    /// The connection of the client's own to the node that has a slot.
+    async fn own_link(&mut self, slot: Slot) -> Result<(usize, Link), Tried> {
+        let Session { core: Core { thread, .. }, login, own, .. } = &mut self.session;
+        let node = thread.node_for(Target::Slot(slot)).ok_or(Tried::Unsent)?;
+        if let Some(kept) = own.take().filter(|(known, _)| *known == node) {
+            return Ok(kept);
+        }
+        match Link::dial(&thread.shared, &thread.address(node), login).await {
+            Ok(link) => Ok((node, link)),
+            Err(DialError::Refused(error)) => Err(Tried::Answered(error)),
+            Err(DialError::Unreachable(_)) => {
+                thread.shared.look_again();
+                Err(Tried::Unsent)
+            }
+        }
+    }
+
     /// Tries a request once. Errors are those of the client's connection.
     async fn try_own(
         &mut self,
-        slot: Slot,
+        node: usize,
+        mut link: Link,
         bytes: &[u8],
-        time: Option<Duration>,
+        limit: Limit,
     ) -> io::Result<Tried> {
-        let Some(node) = self.session.core.thread.node_for(Target::Slot(slot)) else {
-            return Ok(Tried::Unsent);
-        };
-        let kept = self.session.own.take().filter(|(known, _)| *known == node);
-        let mut link = match kept {
-            Some((_, link)) => link,
-            None => {
-                let Session { core: Core { thread, .. }, login, .. } = &self.session;
-                match Link::dial(&thread.shared, &thread.address(node), login).await {
-                    Ok(link) => link,
-                    Err(DialError::Refused(error)) => return Ok(Tried::Answered(error)),
-                    Err(DialError::Unreachable(_)) => {
-                        thread.shared.look_again();
-                        return Ok(Tried::Unsent);
-                    }
-                }
-            }
-        };
+        let node_timeout = self.session.core.thread.shared.settings.node_timeout;
         let asked = async {
             link.send(bytes).await?;
-            match time {
-                Some(time) => link.next_within(Form::Resp, time).await,
-                None => link.next().await,
+            match limit {
+                Limit::Reply(time) => link.next_within(Form::Resp, time).await,
+                Limit::Wait(Some(time)) => {
+                    link.next_within(Form::Resp, time.saturating_add(node_timeout)).await
+                }
+                Limit::Wait(None) => link.next().await,
             }
         };
         Ok(match self.beside(asked).await? {
@@ -255,7 +268,8 @@ impl Client {
             }
             return Ok(());
         }
-        if let Some(reply) = self.ask_own(slot, || bytes.clone(), false, Some(time)).await? {
+        if let Some(reply) = self.ask_own(slot, || bytes.clone(), false, Limit::Reply(time)).await?
+        {
             let own = self.session.own.take().filter(|_| reply.starts_with(b"+"));
             self.session.watch = own.map(|(_, link)| Watch { slot, link });
             self.session.core.replies.answer(&reply);
@@ -276,19 +290,19 @@ impl Client {
         }
         let mut error = None;
         if link.send(&bytes).await.is_err() {
-            return self.session.refuse(UNKNOWN);
+            return self.session.admit_unknown_fate();
         }
         let mut begins = true;
         for left in (0..n).rev() {
             let time = self.session.core.thread.shared.settings.node_timeout;
             let Ok(reply) = link.next_within(Form::Resp, time).await else {
-                return self.session.refuse(UNKNOWN);
+                return self.session.admit_unknown_fate();
             };
             if left > 0 {
                 let is_error = reply.starts_with(b"-");
                 if !is_error && !begins {
                     // The node has refused MULTI, and has done this.
-                    return self.session.refuse(UNKNOWN);
+                    return self.session.admit_unknown_fate();
                 }
                 begins &= left < n - 1 || !is_error;
                 error = error.or(is_error.then_some(reply));
@@ -460,29 +474,54 @@ impl Client {
     }
 }
 
-/// The request with what is left of its time to wait.
-fn with_time_left(spec: &Spec, args: ArgsView<'_>, passed: Duration) -> Vec<u8> {
-    let at = match spec.id {
+/// Where a request names its time to wait.
+fn time_at(spec: &Spec, args: ArgsView<'_>) -> usize {
+    match spec.id {
         CommandId::BLMPop | CommandId::BZMPop => 1,
         CommandId::WaitKey => 2,
         _ => args.len() - 1,
-    };
-    let is_ms = spec.id == CommandId::WaitKey;
-    let passed = if is_ms { passed.as_millis() as f64 } else { passed.as_secs_f64() };
-    let time = std::str::from_utf8(args.at(at)).ok().and_then(|text| text.parse::<f64>().ok());
-    let left = time.filter(|time| *time > 0.0).map(|time| match is_ms {
-        true => format!("{}", (time - passed).max(1.0) as u64),
-        false => format!("{:.3}", (time - passed).max(0.001)),
+    }
+}
+
+/// How long a request may wait at its node, if not for ever.
+fn time_to_wait(spec: &Spec, args: ArgsView<'_>) -> Option<Duration> {
+    let time: f64 = std::str::from_utf8(args.at(time_at(spec, args))).ok()?.parse().ok()?;
+    let secs = if spec.id == CommandId::WaitKey { time / 1000.0 } else { time };
+    Duration::try_from_secs_f64(secs).ok().filter(|time| !time.is_zero())
+}
+
+/// The request with what is left of its time to wait.
+fn with_time_left(spec: &Spec, args: ArgsView<'_>, passed: Duration) -> Vec<u8> {
+    let at = time_at(spec, args);
+    let left = time_to_wait(spec, args).map(|time| time.saturating_sub(passed));
+    let left = left.map(|left| match spec.id {
+        CommandId::WaitKey => format!("{}", left.as_millis().max(1)),
+        _ => format!("{:.3}", left.as_secs_f64().max(0.001)),
     });
-    let left = left.filter(|_| passed >= 0.001);
-    let words: Vec<&[u8]> = args.iter().collect();
-    let mut words = words;
+    let left = left.filter(|_| passed.as_millis() > 0);
+    let mut words: Vec<&[u8]> = args.iter().collect();
     if let Some(left) = &left {
         words[at] = left.as_bytes();
     }
     let mut bytes = Vec::new();
     write_request(words.into_iter(), &mut bytes);
     bytes
+}
+
+/// How long a request on a connection of its own may take.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// Each reply must come within this time.
+    Reply(Duration),
+    /// The node waits for so long, or until something happens, and then replies as soon as to other requests.
+    Wait(Option<Duration>),
+}
+
+impl Limit {
+    /// Whether a client that waits has waited for long enough.
+    fn has_passed(self, begun: Instant) -> bool {
+        matches!(self, Limit::Wait(Some(time)) if begun.elapsed() >= time)
+    }
 }
 
 /// What became of a request on a connection of its own.
@@ -497,6 +536,12 @@ enum Tried {
 impl Session {
     pub(super) fn refuse(&self, text: &str) {
         self.answer(|writer| writer.error(text));
+    }
+
+    /// Tells the client that the fate of its write is unknown.
+    fn admit_unknown_fate(&self) {
+        self.core.thread.shared.counters.unknown.add(1);
+        self.refuse(UNKNOWN);
     }
 
     /// The login of the default user without a password, in the present version of the protocol.

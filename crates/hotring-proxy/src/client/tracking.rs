@@ -1,6 +1,5 @@
 //! CLIENT TRACKING and its kin.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use hotring_protocol::ArgsView;
@@ -91,13 +90,8 @@ impl Client {
             write_request(args.iter(), &mut requests);
             write_request(wanted.words.iter().copied(), &mut setup);
         }
-        let tracking = Rc::new(Tracking {
-            setup,
-            n_setup: n,
-            is_broadcast: wanted.is_broadcast,
-            is_on: Cell::new(false),
-            replies: self.session.core.replies.clone(),
-        });
+        let replies = self.session.core.replies.clone();
+        let tracking = Tracking::new(setup, n, wanted.is_broadcast, replies);
         let asked = Asked { requests, n, caching: wanted.caching, tracking };
         self.session.begin_tracking(asked).await;
     }
@@ -117,6 +111,10 @@ impl Client {
 
     /// Asks any node over a connection of its own. Without a reply the client gets an error.
     async fn ask_apart(&mut self, requests: &[u8], n: usize) -> Option<Vec<u8>> {
+        if let Some(error) = self.session.access_error() {
+            self.session.refuse(error);
+            return None;
+        }
         let Some(node) = self.session.core.thread.node_for(Target::Any) else {
             self.session.refuse(UNREACHABLE);
             return None;
@@ -137,6 +135,9 @@ impl Session {
     /// Gives the client connections of its own.
     async fn begin_tracking(&mut self, asked: Asked) {
         let thread = self.core.thread.clone();
+        if self.tracking.is_none() && !thread.trackers.has_room() {
+            return self.refuse("ERR too many clients of this proxy keep copies at once");
+        }
         let tracking = asked.tracking.clone();
         let upstreams = Upstreams::tracking(&self.core.upstreams, tracking.clone());
         // First, so that a node that falls silent now is given up.

@@ -41,7 +41,7 @@ const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 /// Pause between looks at whether a server that owes replies is ejected.
 const EJECTION_LOOK: Duration = Duration::from_millis(50);
 
-/// How long after the begin of a walk a memcached whose crawler is busy is asked again.
+/// How long a memcached whose crawler is busy is asked again.
 const BUSY_MAX: Duration = Duration::from_secs(600);
 
 /// Why the keys of a memcached are not copied.
@@ -63,12 +63,13 @@ pub(crate) async fn keep_copying(shared: &Arc<Shared>, pool: &Foreign) {
         }
         let (links, stored) = (HashMap::new(), HashSet::new());
         let why = String::new();
-        let mut copier = Copier { shared, copying: &copying, links, refusals: 0, stored, why };
+        let mut copier =
+            Copier { shared, copying: &copying, links, refusals: 0, stored, why, is_cut: false };
         let failures = copier.copy_all().await;
         let why = copier.why.replace(['\r', '\n', ','], " ");
         let numbers = format!("copied={},cold={}", copying.copied.value(), copying.cold.value());
         let how = match failures.is_empty() {
-            _ if copying.is_stopped() => format!("stopped,{numbers}"),
+            _ if copier.is_cut => format!("stopped,{numbers}"),
             true => format!("done,{numbers}"),
             false => format!("gave_up,{numbers},servers={},why={why}", failures.join(" ")),
         };
@@ -87,6 +88,8 @@ struct Copier<'c> {
     stored: HashSet<Vec<u8>>,
     /// Why a server was given up last.
     why: String,
+    /// It was stopped before it had all keys.
+    is_cut: bool,
 }
 
 /// A server that does not do its part.
@@ -163,14 +166,19 @@ impl Copier<'_> {
     async fn walk(&mut self, server: &Arc<Server>, end: End) {
         let mut walk = Walk::of(server);
         let mut failures = 0;
-        let begun = Instant::now();
+        let mut busy_since = None;
         while !matches!(walk, Walk::End) && !self.copying.has_ended_for(server) {
             self.serve_wanted().await;
             match self.go_on(server, end, &mut walk).await {
-                Ok(Went::On) => failures = 0,
+                Ok(Went::On) => (failures, busy_since) = (0, None),
                 Ok(Went::Out) => {}
-                Ok(Went::Nowhere) if begun.elapsed() < BUSY_MAX => self.let_time_pass().await,
-                Ok(Went::Nowhere) => self.give_up(server, "its crawler is busy".to_string()),
+                Ok(Went::Nowhere) => {
+                    let since = *busy_since.get_or_insert_with(Instant::now);
+                    match since.elapsed() < BUSY_MAX {
+                        true => self.let_time_pass().await,
+                        false => self.give_up(server, "its crawler is busy".to_string()),
+                    }
+                }
                 Ok(Went::Refused(line)) => self.give_up(server, format!("{NO_LIST}: {line}")),
                 Err(failure) => {
                     if matches!(walk, Walk::Listing(_)) {
@@ -181,6 +189,8 @@ impl Copier<'_> {
                 }
             }
         }
+        let is_done = matches!(walk, Walk::End) || self.copying.has_given_up(server);
+        self.is_cut |= !is_done && self.copying.is_stopped();
     }
 
     /// Brings what clients want.
@@ -267,6 +277,9 @@ impl Copier<'_> {
         keys.sort_unstable();
         keys.dedup();
         for keys in keys.chunks(BATCH) {
+            if self.copying.has_ended_for(server) {
+                return Ok(Went::On);
+            }
             self.bring(keys).await?;
         }
         if let Some(next) = next {

@@ -78,8 +78,12 @@ impl Line {
             // The second is what one without items may say.
             b"END" | b"NOTSTARTED" => Line::End,
             b"BUSY" => Line::Busy,
-            // It does not know the word `hash`, or its crawler is off.
-            b"BADCLASS" | b"ERROR" | b"CLIENT_ERROR" => Line::Never(text()),
+            // It does not know the word `hash`.
+            b"BADCLASS" | b"CLIENT_ERROR" => Line::Never(text()),
+            // Without more it knows no such command. Another reason passes, as too many connections do.
+            b"ERROR" if matches!(line, b"ERROR" | b"ERROR lru crawler disabled") => {
+                Line::Never(text())
+            }
             word => match word.strip_prefix(b"key=").and_then(decoded) {
                 Some(key) => Line::Key(key),
                 None => Line::Other(refused("it lists no keys", line)),
@@ -120,10 +124,11 @@ mod tests {
             ("BUSY currently processing crawler request", Line::Busy),
             ("BADCLASS invalid class id", never("BADCLASS invalid class id")),
             ("ERROR lru crawler disabled", never("ERROR lru crawler disabled")),
+            ("ERROR", never("ERROR")),
         ] {
             assert_eq!(Line::read(line.as_bytes()), expected, "{line}");
         }
-        for line in ["key=a%2", "key=%zz", "VALUE a 0 1", ""] {
+        for line in ["key=a%2", "key=%zz", "VALUE a 0 1", "", "ERROR Too many open connections"] {
             assert!(matches!(Line::read(line.as_bytes()), Line::Other(_)), "{line}");
         }
     }

@@ -137,6 +137,7 @@ impl Foreign {
         });
         let moved: HashMap<Slot, Way> =
             moved.filter(|(_, way)| way.from.address != way.to.address).collect();
+        let begins_copy = copies && !moved.is_empty();
         {
             let inner = &mut *self.inner();
             inner.check_no_copy()?;
@@ -148,14 +149,16 @@ impl Foreign {
                 slots_moved = moved.len(),
                 "the pool is read again"
             );
-            if copies && !moved.is_empty() {
+            if begins_copy {
                 inner.copying = Some(Arc::new(Copying::new(moved)));
             }
             (inner.options, inner.servers, inner.owners) = (options, servers, owners);
             inner.turn += 1;
         }
         self.republish(publish);
-        self.copy_begins.notify_one();
+        if begins_copy {
+            self.copy_begins.notify_one();
+        }
         Ok(())
     }
 

@@ -81,7 +81,7 @@ fn write(server: &Server, mut writer: Writer) {
     let started = clock::monotonic();
     while writer.step(started.elapsed()) {
         let error = log.error();
-        // A change of log-on-error during an error must take effect.
+        // A change of log-on-error must take effect while the log has an error.
         let todo = error.is_some().then(|| server.settings.config().log.on_error);
         if todo != known {
             known = todo;

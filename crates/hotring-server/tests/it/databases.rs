@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hotring_server::LogSettings;
 
-use crate::differential::{Raw, Redis, compare_content, exact_request};
+use crate::differential::{Raw, Redis, assert_equal_replies, compare_content, exact_request};
 use crate::requests::{Random, show};
 use crate::wire::{Reply, TestServer, bulk, ok};
 
@@ -167,13 +167,9 @@ fn random_requests_in_several_databases_get_the_replies_of_redis() {
         };
         let words: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
         let [ours, theirs] = pairs[client].each_mut().map(|raw| raw.ask(&words));
-        assert!(
-            ours == theirs,
-            "round {round}, client {client}: {}\n ours: {}\nredis: {}",
-            show(&args),
-            ours.escape_ascii(),
-            theirs.escape_ascii()
-        );
+        assert_equal_replies(&ours, &theirs, || {
+            format!("round {round}, client {client}: {}", show(&args))
+        });
         if words[0] == b"PEXPIRE" {
             // Redis removes what has expired when it is asked for it.
             std::thread::sleep(Duration::from_millis(3));

@@ -234,6 +234,18 @@ fn same_items(ours: &[u8], theirs: &[u8], group: usize) -> bool {
     ours[0] == theirs[0] && sorted(ours) == sorted(theirs)
 }
 
+/// Fails unless the replies are equal. They and the request become text only then.
+#[track_caller]
+pub fn assert_equal_replies(ours: &[u8], theirs: &[u8], request: impl FnOnce() -> String) {
+    assert!(
+        ours == theirs,
+        "{}\n ours: {}\nredis: {}",
+        request(),
+        ours.escape_ascii(),
+        theirs.escape_ascii()
+    );
+}
+
 /// Sends the same requests to both and compares each reply, and sometimes all data.
 fn compare(seed: u64, hello: &[u8]) {
     let Some(redis) = Redis::start() else { return };

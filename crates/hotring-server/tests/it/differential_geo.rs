@@ -3,7 +3,7 @@
 //! Not compared: the order of members that are equally far away, which Redis leaves to `qsort`, and the text of
 //! stored distances, which Redis 7.0 writes with more digits than later versions.
 
-use crate::differential::{Raw, Redis, n_seeds};
+use crate::differential::{Raw, Redis, assert_equal_replies, n_seeds};
 use crate::requests::{Random, show};
 use crate::wire::TestServer;
 
@@ -131,13 +131,7 @@ fn compare(seed: u64, hello: &[u8]) {
         let args: Vec<_> = request.split(' ').map(|text| word(&mut random, text)).collect();
         let words: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
         let (a, b) = (ours.ask(&words), theirs.ask(&words));
-        assert!(
-            a == b,
-            "seed {seed}, request {i}: {}\n ours: {}\nredis: {}",
-            show(&args),
-            a.escape_ascii(),
-            b.escape_ascii()
-        );
+        assert_equal_replies(&a, &b, || format!("seed {seed}, request {i}: {}", show(&args)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compares estimated counts with a real `redis-server`: replies, and after each request the value byte for byte.
 
-use crate::differential::{Raw, Redis, n_seeds};
+use crate::differential::{Raw, Redis, assert_equal_replies, n_seeds};
 use crate::requests::{Random, show};
 use crate::wire::TestServer;
 
@@ -68,13 +68,9 @@ fn compare(seed: u64, hello: &[u8]) {
             request.split(' ').flat_map(|text| words(&mut random, text)).collect();
         let mut both = |args: &[&[u8]]| {
             let (a, b) = (ours.ask(args), theirs.ask(args));
-            assert!(
-                a == b,
-                "seed {seed}, request {i}: {} {request}\n ours: {}\nredis: {}",
-                show(&first_of(args)),
-                a.escape_ascii(),
-                b.escape_ascii()
-            );
+            assert_equal_replies(&a, &b, || {
+                format!("seed {seed}, request {i}: {} {request}", show(&first_of(args)))
+            });
         };
         both(&args.iter().map(Vec::as_slice).collect::<Vec<_>>());
         for key in KEYS {

@@ -4,7 +4,7 @@
 //! random members, and -0, which Redis keeps in large sets only: here a set that becomes large has lost it.
 //! Members are compared in order where all scores are equal, as Redis says nothing of other sets.
 
-use crate::differential::{Raw, Redis, n_seeds};
+use crate::differential::{Raw, Redis, assert_equal_replies, n_seeds};
 use crate::requests::{Random, show};
 use crate::wire::TestServer;
 
@@ -153,13 +153,7 @@ fn compare(seed: u64, hello: &[u8]) {
         let request = REQUESTS[random.below(REQUESTS.len() as u64) as usize];
         let args: Vec<_> = request.split(' ').map(|text| word(&mut random, text)).collect();
         let (a, b) = ask(&mut ours, &mut theirs, &args);
-        assert!(
-            a == b,
-            "seed {seed}, request {i}: {}\n ours: {}\nredis: {}",
-            show(&args),
-            a.escape_ascii(),
-            b.escape_ascii()
-        );
+        assert_equal_replies(&a, &b, || format!("seed {seed}, request {i}: {}", show(&args)));
         if i % 50 == 0 {
             for key in [b"z1", b"z2", b"z3", b"z4"] {
                 carry(&mut ours, &mut theirs, key);

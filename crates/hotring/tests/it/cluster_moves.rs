@@ -71,11 +71,35 @@ impl Keeper {
 
     /// Kills the primary of a shard.
     pub fn kill_primary(&self, demo: &Demo, shard: ShardId) {
-        let directory = self.directory();
-        let node = directory.node(directory.shards[&shard].1.primary.node).unwrap();
-        let address = format!("{}:{}", node.host, node.port);
+        let address = self.primary(shard);
         assert!(address != demo.first, "it keeps the records");
         kill_process(demo.nodes[&address], Signal::KILL).unwrap();
+    }
+
+    /// The address of a shard's primary.
+    pub fn primary(&self, shard: ShardId) -> String {
+        let directory = self.directory();
+        let node = directory.node(directory.shards[&shard].1.primary.node).unwrap();
+        format!("{}:{}", node.host, node.port)
+    }
+
+    /// A key of a shard, and one of another.
+    pub fn keys_of(&self, shard: ShardId) -> [String; 2] {
+        let directory = self.directory();
+        [true, false].map(|is_of_it| {
+            let mut keys = (0..).map(|n: u32| format!("key:{n}"));
+            let owner = |key: &String| directory.owners.of(slot_of(key.as_bytes()));
+            keys.find(|key| (owner(key) == Some(shard)) == is_of_it).expect("endless")
+        })
+    }
+
+    /// Moves every second slot of a shard to another, and waits until that is done.
+    pub fn move_half(&self, id: u64, from: ShardId, to: ShardId) {
+        let now = self.directory();
+        let slots = (0..16_384).filter(|slot| now.owners.of(*slot) == Some(from));
+        let slots: SlotSet = slots.step_by(2).collect();
+        self.order(id, from, to, &slots);
+        self.wait_until_moved(to, &slots);
     }
 }
 

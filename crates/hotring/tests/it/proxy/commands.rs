@@ -245,6 +245,7 @@ fn a_transaction_without_multi_has_an_unknown_fate() {
         assert!(told.starts_with("-UNKNOWN"), "{told}");
     }
     assert_eq!(say(&mut one, "GET a"), "3");
+    assert_eq!(counted(&mut one, "proxy_unknown_writes"), 2);
     // Nothing is done if all of it is refused.
     allow("-incr");
     assert_eq!(say(&mut one, "MULTI"), "OK");

@@ -32,11 +32,8 @@ fn wait_for_more(load: &Load, more: u64) {
 /// A shard whose primary is not the node that keeps the records.
 pub(super) fn expendable(keeper: &Keeper, demo: &Demo) -> ShardId {
     let directory = keeper.directory();
-    let is_first = |shard: &ShardId| {
-        let node = directory.node(directory.shards[shard].1.primary.node).unwrap();
-        demo.first.ends_with(&format!(":{}", node.port))
-    };
-    *directory.shards.keys().find(|shard| !is_first(shard)).expect("there are three")
+    let keeps_records = |shard: &ShardId| keeper.primary(*shard) == demo.first;
+    *directory.shards.keys().find(|shard| !keeps_records(shard)).expect("there are three")
 }
 
 #[test]
@@ -51,11 +48,7 @@ fn nothing_is_lost_behind_proxies_while_slots_move_and_a_primary_dies() {
         // Half of each shard's slots go to the next one, and back.
         for id in 0..6 {
             let (from, to) = (shards[id % 3], shards[(id + 1) % 3]);
-            let now = keeper.directory();
-            let slots = (0..16_384).filter(|slot| now.owners.of(*slot) == Some(from));
-            let slots: SlotSet = slots.step_by(2).collect();
-            keeper.order(100 + id as u64, from, to, &slots);
-            keeper.wait_until_moved(to, &slots);
+            keeper.move_half(100 + id as u64, from, to);
             wait_for_more(&load, 50);
         }
         let doomed = expendable(&keeper, &demo);
@@ -80,22 +73,27 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
     let node_timeout = Duration::from_secs(2);
     let proxy = proxy(&demo, Settings { retry_for, node_timeout, ..Settings::default() });
     let doomed = expendable(&keeper, &demo);
-    let directory = keeper.directory();
-    let of = |is_of: &dyn Fn(Option<ShardId>) -> bool| {
-        let mut keys = (0..).map(|n: u32| format!("key:{n}"));
-        keys.find(|key| is_of(directory.owners.of(slot_of(key.as_bytes())))).expect("endless")
-    };
-    let (dead, alive) = (of(&|shard| shard == Some(doomed)), of(&|shard| shard != Some(doomed)));
+    let [dead, alive] = keeper.keys_of(doomed);
     let (mut one, mut other) = (connect(&proxy), connect(&proxy));
     assert_eq!(say(&mut one, &format!("SET {dead} 1")), "OK");
-    let node = directory.node(directory.shards[&doomed].1.primary.node).unwrap();
-    let node = demo.nodes[&format!("127.0.0.1:{}", node.port)];
+    // Their connections to the node do not come about.
+    let mut alone = ["BLPOP", "WATCH"].map(|verb| (verb, connect(&proxy)));
+    for (_, wire) in &mut alone {
+        assert!(say(wire, "HELLO 3").starts_with("Map"));
+    }
+    let node = demo.nodes[&keeper.primary(doomed)];
     kill_process(node, Signal::STOP).unwrap();
     // Its threads stop one after the other.
     std::thread::sleep(Duration::from_millis(100));
     one.send(&format!("GET {dead}\r\n")).unwrap();
     let mut writer = connect(&proxy);
     writer.send(&format!("INCR {dead}\r\n")).unwrap();
+    let mut waits = connect(&proxy);
+    waits.send(&format!("BLPOP {dead} 1\r\n")).unwrap();
+    for (verb, wire) in &mut alone {
+        let time = if *verb == "BLPOP" { " 1" } else { "" };
+        wire.send(&format!("{verb} {dead}{time}\r\n")).unwrap();
+    }
     for _ in 0..20 {
         let begun = Instant::now();
         assert_eq!(say(&mut other, &format!("SET {alive} 1")), "OK");
@@ -104,8 +102,14 @@ fn a_node_that_stands_still_costs_its_own_keys_only() {
     // The fate of a write that was sent is unknown; a read is tried again, and then given up.
     let unknown = super::shown(&writer.reply().unwrap());
     assert!(unknown.starts_with("-UNKNOWN"), "{unknown}");
+    let unknown = super::shown(&waits.reply().expect("it ends in time"));
+    assert!(unknown.starts_with("-UNKNOWN"), "{unknown}");
     let given_up = super::shown(&one.reply().unwrap());
     assert!(given_up.starts_with("-CLUSTERDOWN"), "{given_up}");
+    for (verb, wire) in &mut alone {
+        let given_up = super::shown(&wire.reply().unwrap());
+        assert!(given_up.starts_with("-CLUSTERDOWN"), "{verb}: {given_up}");
+    }
     kill_process(node, Signal::CONT).unwrap();
     wait_for("the node serves again", || {
         let reply = say(&mut one, &format!("GET {dead}"));

@@ -57,6 +57,11 @@ impl Backend {
         Wire::connect(&self.address).unwrap()
     }
 
+    /// The number of its keys, if it is a Redis.
+    pub(super) fn keys(&self) -> u32 {
+        say(&mut self.wire(), "DBSIZE").parse().unwrap()
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
@@ -97,6 +102,11 @@ impl File {
         })
         .unwrap()
     }
+}
+
+/// Servers of Redis for a pool, named by letters.
+pub(super) fn listed(redis: &[Backend]) -> Vec<(&str, &str, &str)> {
+    ["a", "b", "c"].into_iter().zip(redis).map(|(n, it)| (n, "redis", &*it.address)).collect()
 }
 
 pub(super) fn memcached(proxy: &Proxy) -> Client {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hotring_proxy::Settings;
 use rustix::process::Signal;
 
-use super::pool::{Backend, File, memcached};
+use super::pool::{Backend, File, listed, memcached};
 use super::pool_changes::{copy, key_of, told};
 use super::{connect, say, wait_for};
 use crate::nemesis::clients::Wire;
@@ -27,12 +27,11 @@ fn a_copy_is_ended_between_two_keys() {
     assert_eq!(say(&mut two[0].wire(), "CLIENT PAUSE 1500 WRITE"), "OK");
     file.write("", &listed[1..]);
     assert_eq!(say(&mut wire, "POOL RELOAD COPY"), "OK");
-    let at = |server: &Backend| say(&mut server.wire(), "DBSIZE").parse::<u32>().unwrap();
-    wait_for("some are copied", || at(&two[1]) > 0);
+    wait_for("some are copied", || two[1].keys() > 0);
     assert_eq!(say(&mut wire, "POOL COPY STOP"), "OK");
     assert!(told(&mut wire, "copy", "").starts_with("running"));
     wait_for("it has ended", || told(&mut wire, "copy", "").starts_with("stopped,copied="));
-    let (stay, came) = (at(&two[0]), at(&two[1]));
+    let (stay, came) = (two[0].keys(), two[1].keys());
     assert!(came > 0 && came < N && stay + came == N, "{stay} {came}");
     assert_eq!(told(&mut wire, "copy", "copied"), came.to_string());
     // The others are cold: they come back with their server.
@@ -107,8 +106,7 @@ fn a_memcached_that_does_not_list_its_keys_is_named() {
 #[test]
 fn keys_that_the_new_server_does_not_take_stay_and_others_come() {
     let three = [Backend::redis(&[]), Backend::redis(&[]), Backend::redis(&[])];
-    let all: Vec<(&str, &str, &str)> =
-        ["a", "b", "c"].into_iter().zip(&three).map(|(n, it)| (n, "redis", &*it.address)).collect();
+    let all = listed(&three);
     let file = File::new("pool-full");
     let proxy = file.write("", &all[..1]).proxy(Settings::default());
     let mut wire = connect(&proxy);
@@ -119,8 +117,8 @@ fn keys_that_the_new_server_does_not_take_stay_and_others_come() {
     file.write("", &all);
     let how = copy(&mut wire);
     assert!(how.starts_with("done,"), "{how}");
-    let stay = say(&mut three[0].wire(), "DBSIZE").parse::<u32>().unwrap();
-    let came = say(&mut three[2].wire(), "DBSIZE").parse::<u32>().unwrap();
+    let stay = three[0].keys();
+    let came = three[2].keys();
     assert!(came > 200 && stay + came == 1_000, "{stay} {came}");
     let cold: u32 = how.rsplit_once('=').unwrap().1.parse().unwrap();
     assert!(how.starts_with(&format!("done,copied={came},")) && cold > 200, "{how}");
@@ -150,8 +148,7 @@ fn keys_that_the_new_server_does_not_take_are_tried_again() {
 #[test]
 fn a_silent_server_delays_others_for_a_moment() {
     let three = [Backend::redis(&[]), Backend::redis(&[]), Backend::redis(&[])];
-    let all: Vec<(&str, &str, &str)> =
-        ["a", "b", "c"].into_iter().zip(&three).map(|(n, it)| (n, "redis", &*it.address)).collect();
+    let all = listed(&three);
     let file = File::new("pool-silent");
     let options = "eject-after = 4\nprobe-interval = 200\nprobe-timeout = 500";
     let retry_for = Duration::from_millis(500);

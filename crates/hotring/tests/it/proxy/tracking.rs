@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hotring_cluster::{ShardId, SlotSet, slot_of};
 use hotring_protocol::Reply;
 use hotring_proxy::{Proxy, Settings};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 
 use super::faults::expendable;
 use super::{connect, proxy, say, shown, wait_for};
@@ -80,26 +80,6 @@ impl Cache {
     fn told(&mut self) -> String {
         shown(&self.wire.reply().unwrap())
     }
-}
-
-/// Keys of the shard that may die, and of another one.
-fn keys_of(keeper: &Keeper, doomed: ShardId) -> [String; 2] {
-    let directory = keeper.directory();
-    let find = |is_doomed: bool| {
-        let mut keys = (0..).map(|n: u32| format!("key:{n}"));
-        let is_it = |key: &String| {
-            (directory.owners.of(slot_of(key.as_bytes())) == Some(doomed)) == is_doomed
-        };
-        keys.find(is_it).expect("endless")
-    };
-    [find(true), find(false)]
-}
-
-/// The process of a shard's primary.
-fn primary(keeper: &Keeper, demo: &Demo, shard: ShardId) -> Pid {
-    let directory = keeper.directory();
-    let node = directory.node(directory.shards[&shard].1.primary.node).unwrap();
-    demo.nodes[&format!("127.0.0.1:{}", node.port)]
 }
 
 #[test]
@@ -188,21 +168,19 @@ fn no_message_overtakes_a_reply() {
     let keeper = Keeper::of(&demo);
     let proxy = proxy(&demo, Settings::default());
     let doomed = expendable(&keeper, &demo);
-    let [slow, quick] = keys_of(&keeper, doomed);
+    let [slow, quick] = keeper.keys_of(doomed);
     let mut cache = Cache::new(&proxy, "");
     let mut other = connect(&proxy);
     assert_eq!(say(&mut other, &format!("MSET {slow} 1 {quick} 1")), "OK");
     cache.read(&slow);
     cache.copies.clear();
-    let directory = keeper.directory();
-    let node = primary(&keeper, &demo, doomed);
+    let node = demo.nodes[&keeper.primary(doomed)];
     kill_process(node, Signal::STOP).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     // The second has its reply, which waits behind the first.
     cache.wire.send(&format!("GET {slow}\r\nGET {quick}\r\n")).unwrap();
-    let owner = directory.owners.of(slot_of(quick.as_bytes())).unwrap();
-    let owner = directory.node(directory.shards[&owner].1.primary.node).unwrap();
-    let mut owner = Wire::connect(&format!("127.0.0.1:{}", owner.port)).unwrap();
+    let owner = keeper.directory().owners.of(slot_of(quick.as_bytes())).unwrap();
+    let mut owner = Wire::connect(&keeper.primary(owner)).unwrap();
     wait_for("it is read", || say(&mut owner, "INFO stats").contains("tracking_total_keys:1"));
     assert_eq!(say(&mut other, &format!("SET {quick} 2")), "OK");
     std::thread::sleep(Duration::from_millis(100));
@@ -219,7 +197,7 @@ fn copies_are_dropped_after_a_failover_and_a_move() {
     let keeper = Keeper::of(&demo);
     let proxy = proxy(&demo, Settings::default());
     let doomed = expendable(&keeper, &demo);
-    let [key, elsewhere] = keys_of(&keeper, doomed);
+    let [key, elsewhere] = keeper.keys_of(doomed);
     let mut other = connect(&proxy);
     let mut cache = Cache::new(&proxy, "");
     // It keeps what others have read.
@@ -250,7 +228,7 @@ fn copies_are_dropped_after_a_failover_and_a_move() {
     // A primary stands still, and another takes over.
     keeper.wait_for_replica(Some(doomed));
     keep(&mut cache, &mut broadcast);
-    let node = primary(&keeper, &demo, doomed);
+    let node = demo.nodes[&keeper.primary(doomed)];
     kill_process(node, Signal::STOP).unwrap();
     cache.wait_until_dropped(&key);
     broadcast.wait_until_dropped(&key);
@@ -276,10 +254,10 @@ fn copies_are_dropped_when_a_node_falls_silent() {
     let node_timeout = Duration::from_millis(500);
     let proxy = proxy(&demo, Settings { node_timeout, ..Settings::default() });
     let doomed = expendable(&keeper, &demo);
-    let [key, _] = keys_of(&keeper, doomed);
+    let [key, _] = keeper.keys_of(doomed);
     let mut cache = Cache::new(&proxy, "");
     cache.read(&key);
-    let node = primary(&keeper, &demo, doomed);
+    let node = demo.nodes[&keeper.primary(doomed)];
     kill_process(node, Signal::STOP).unwrap();
     cache.wait_until_dropped(&key);
     kill_process(node, Signal::CONT).unwrap();
@@ -294,11 +272,9 @@ fn a_broadcast_that_is_interrupted_misses_nothing() {
     let keeper = Keeper::of(&demo);
     let proxy = proxy(&demo, Settings::default());
     let doomed = expendable(&keeper, &demo);
-    let [key, _] = keys_of(&keeper, doomed);
+    let [key, _] = keeper.keys_of(doomed);
     let mut broadcast = Cache::new(&proxy, "BCAST");
-    let directory = keeper.directory();
-    let node = directory.node(directory.shards[&doomed].1.primary.node).unwrap();
-    let mut node = Wire::connect(&format!("127.0.0.1:{}", node.port)).unwrap();
+    let mut node = Wire::connect(&keeper.primary(doomed)).unwrap();
     for n in 1..4 {
         assert!(say(&mut node, "CLIENT KILL TYPE normal").parse::<u32>().unwrap() > 0);
         assert_eq!(broadcast.told(), ALL);
@@ -348,16 +324,12 @@ fn no_copy_stays_old_while_slots_move_and_a_primary_dies() {
         let shards: Vec<ShardId> = directory.shards.keys().copied().collect();
         for id in 0..4 {
             let (from, to) = (shards[id % 3], shards[(id + 1) % 3]);
-            let now = keeper.directory();
-            let slots = (0..16_384).filter(|slot| now.owners.of(*slot) == Some(from));
-            let slots: SlotSet = slots.step_by(2).collect();
-            keeper.order(100 + id as u64, from, to, &slots);
-            keeper.wait_until_moved(to, &slots);
+            keeper.move_half(100 + id as u64, from, to);
         }
         let doomed = expendable(&keeper, &demo);
         keeper.wait_for_replica(Some(doomed));
         keeper.kill_primary(&demo, doomed);
-        let [doomed_key, _] = keys_of(&keeper, doomed);
+        let [doomed_key, _] = keeper.keys_of(doomed);
         let mut wire = connect(&proxy);
         wait_for("another takes over", || {
             say(&mut wire, &format!("INCR {doomed_key}")).parse::<u32>().is_ok()
