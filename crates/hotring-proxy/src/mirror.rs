@@ -1,27 +1,28 @@
 //! Mirrors of a node's hot keys at one connection to it: reads of them are answered here, while the node lets that be
 //! (`hotring_cluster::mirrors`).
 //!
-//! The node names the keys that it mirrors four times a second. A read of such a key sends a question before it, so
-//! that its reply may be kept with the grant. A kept reply answers the same request, until the node wants the key
-//! dropped, the grant ends, or a client of this connection writes the slot of the key.
+//! The node names the keys that it mirrors four times a second, or once while there are none. A read of such a key
+//! sends a question before it, so that its reply may be kept with the grant. A kept reply answers the same request,
+//! until the node wants the key dropped, the grant ends, or a client of this connection writes the slot of the key.
 //!
 //! 1. A reply is kept only if the question that was granted went out before its request, on the same connection.
 //! 2. It must not be used once the grant is over, by a clock that counts the time that the machine was suspended.
 //! 3. Keys are dropped before a request that may write them goes out: the node does not ask this connection then.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hotring_cluster::mirrors::{Dropped, Grant, Grants, Holder, Key, Version};
-use hotring_cluster::{Epoch, Moment, Slot, slot_of};
+use hotring_cluster::mirrors::{ASK_MAX, Dropped, Grant, Grants, Holder, Key, Version};
+use hotring_cluster::{Epoch, Slot, slot_of};
 use hotring_commands::host::clock;
 use hotring_protocol::{Reply, ReplyReader};
 
 use crate::plan::write_request;
 use crate::request::Target;
 
-/// Time between two questions for the keys that the node mirrors.
+/// Time between two questions for the keys that the node mirrors, and while it mirrors none.
 const NAMES: Duration = Duration::from_millis(250);
+const NO_NAMES: Duration = Duration::from_secs(1);
 
 /// Most bytes of the replies that a connection keeps, and of one.
 const BYTES_MAX: usize = 16 << 20;
@@ -41,7 +42,7 @@ pub(crate) struct Mirror {
     named: HashMap<Key, Named>,
     bytes: usize,
     /// When the keys are asked for again.
-    asks_at: Moment,
+    asks_at: Option<Instant>,
     /// The question that has no answer yet.
     asking: Option<u64>,
     /// The node has no such command, or not for this user.
@@ -98,21 +99,25 @@ impl Mirror {
     }
 
     /// The question that is due, if one is. `key` is about to be read.
-    pub(crate) fn ask(&mut self, key: &[u8]) -> Option<(u64, Vec<u8>)> {
+    pub(crate) fn ask(&mut self, key: &[u8], at: Instant) -> Option<(u64, Vec<u8>)> {
         if self.is_refused || self.asking.is_some() {
             return None;
         }
-        let now = clock::since_boot();
-        let wants = self.named.contains_key(key)
-            && (self.holder.version(now, key).is_none()
-                || self.holder.due(now).any(|due| due == key));
-        if !wants && now < self.asks_at {
+        let wants_names = self.asks_at.is_none_or(|due| at >= due);
+        // Where nothing is mirrored, a read costs no look at the clock.
+        if !wants_names && !self.named.contains_key(key) {
             return None;
         }
-        if now >= self.asks_at {
-            self.asks_at = now + NAMES;
+        let now = clock::since_boot();
+        let lasts = self.holder.version(now, key).is_some();
+        if !wants_names && lasts && !self.holder.due(now).any(|due| due == key) {
+            return None;
         }
-        let read = self.named.iter_mut().filter(|(_, named)| named.is_read);
+        if wants_names {
+            let pause = if self.named.is_empty() { NO_NAMES } else { NAMES };
+            self.asks_at = Some(at + pause);
+        }
+        let read = self.named.iter_mut().filter(|(_, named)| named.is_read).take(ASK_MAX);
         let read: Vec<(Key, u64)> = read
             .map(|(key, named)| {
                 named.is_read = false;
@@ -261,7 +266,7 @@ mod tests {
     }
 
     fn ask(mirror: &mut Mirror) -> u64 {
-        mirror.ask(b"k").expect("a question is due").0
+        mirror.ask(b"k", Instant::now()).expect("a question is due").0
     }
 
     fn sent(mirror: &mut Mirror, request: &[u8]) -> Option<Keeps> {
@@ -280,7 +285,7 @@ mod tests {
         let mut mirror = Mirror::default();
         assert!(sent(&mut mirror, GET).is_none(), "the key is not named yet");
         let number = ask(&mut mirror);
-        assert!(mirror.ask(b"k").is_none(), "one question at a time");
+        assert!(mirror.ask(b"k", Instant::now()).is_none(), "one question at a time");
         mirror.answered(number, b"*2\r\n*0\r\n*1\r\n$1\r\nk\r\n");
         let keeps = sent(&mut mirror, GET).expect("it is named");
         let number = ask(&mut mirror);
@@ -311,7 +316,7 @@ mod tests {
         let dropped = mirror.pushed(push).expect("an answer");
         assert!(dropped.ends_with(b"$7\r\nDROPPED\r\n$1\r\nk\r\n$1\r\n1\r\n$1\r\n1\r\n"));
         assert!(!answers(&mut mirror) && mirror.bytes == 0);
-        mirror.asks_at = Moment::ZERO;
+        mirror.asks_at = None;
         let number = ask(&mut mirror);
         mirror.answered(number, &granted(2, 10_000));
         mirror.keep(keeps, b":1\r\n");
@@ -335,8 +340,36 @@ mod tests {
     }
 
     fn ask_again(mirror: &mut Mirror) -> u64 {
-        mirror.asks_at = Moment::ZERO;
+        mirror.asks_at = None;
         ask(mirror)
+    }
+
+    #[test]
+    fn where_nothing_is_mirrored_questions_are_rare() {
+        let (mut mirror, begin) = (Mirror::default(), Instant::now());
+        let number = mirror.ask(b"k", begin).expect("the first question").0;
+        mirror.answered(number, b"*2\r\n*0\r\n*0\r\n");
+        assert!(mirror.ask(b"k", begin + NAMES).is_none());
+        let number = mirror.ask(b"k", begin + NO_NAMES).expect("it is due").0;
+        mirror.answered(number, b"*2\r\n*0\r\n*1\r\n$1\r\nk\r\n");
+        assert!(mirror.ask(b"other", begin + NO_NAMES).is_none(), "it is not mirrored");
+        assert!(mirror.ask(b"k", begin + NO_NAMES).is_some());
+    }
+
+    /// A longer question was refused, and the node was asked no more.
+    #[test]
+    fn no_question_has_more_keys_than_a_node_takes() {
+        let mut mirror = Mirror::default();
+        let number = ask(&mut mirror);
+        let keys: Vec<String> = (0..=ASK_MAX).map(|n| n.to_string()).collect();
+        let names: String = keys.iter().map(|key| format!("${}\r\n{key}\r\n", key.len())).collect();
+        let answer = format!("*2\r\n*0\r\n*{}\r\n{names}", keys.len());
+        mirror.answered(number, answer.as_bytes());
+        for key in &keys {
+            assert!(matches!(mirror.read(0, key.as_bytes(), GET), Read::Sent(Some(_))));
+        }
+        let (_, question) = mirror.ask(b"0", Instant::now()).expect("it is wanted");
+        assert!(question.starts_with(format!("*{}\r\n", 2 + 2 * ASK_MAX).as_bytes()));
     }
 
     #[test]
@@ -346,8 +379,8 @@ mod tests {
             let number = ask_again(&mut mirror);
             mirror.answered(number, error.as_bytes());
             assert!(!answers(&mut mirror));
-            mirror.asks_at = Moment::ZERO;
-            assert_eq!(mirror.ask(b"k").is_some(), is_asked, "{error}");
+            mirror.asks_at = None;
+            assert_eq!(mirror.ask(b"k", Instant::now()).is_some(), is_asked, "{error}");
         }
     }
 }

@@ -144,7 +144,7 @@ impl Upstream {
                 false
             }
         };
-        if let Some((number, question)) = inner.mirror.ask(key) {
+        if let Some((number, question)) = inner.mirror.ask(key, now) {
             inner.queue(&question, Request::aside(Aside::Ask(number), now), now);
         }
         (!is_answered).then_some(keeps)
