@@ -108,6 +108,12 @@ impl Owner {
             .map(|(key, state)| (&**key, state.mirror().map_or(0, |mirror| mirror.holders.len())))
     }
 
+    /// Whether a grant of the key to this holder may last.
+    pub fn is_held(&self, key: &[u8], holder: HolderId) -> bool {
+        let mirror = self.keys.get(key).and_then(State::mirror);
+        mirror.is_some_and(|mirror| mirror.holders.contains_key(&holder))
+    }
+
     /// The version of a key that may be granted.
     pub fn version(&self, key: &[u8]) -> Option<Version> {
         match self.keys.get(key) {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hotring_cluster::Epoch;
-use hotring_cluster::mirrors::{Ask, Dropped, Key, Version};
+use hotring_cluster::mirrors::{ASK_MAX, Ask, Dropped, Key, Version};
 use hotring_protocol::parse_i64;
 
 use super::cluster::cluster;
@@ -22,14 +22,14 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::routes::NOBODY;
 
-/// Most keys of one question.
-const KEYS_MAX: usize = 1024;
+/// Most hits of a key between two questions, which are hardly a tenth of a second apart.
+const HITS_MAX: i64 = 1 << 20;
 
 pub(crate) fn hotring_mirror(c: &mut Context<'_>) -> Outcome {
     cluster(c)?;
     let word = c.args.at(1).to_ascii_lowercase();
     match (&word[..], c.args.len()) {
-        (b"ask", len) if len % 2 == 0 && len <= 2 + 2 * KEYS_MAX => ask(c),
+        (b"ask", len) if len % 2 == 0 && len <= 2 + 2 * ASK_MAX => ask(c),
         (b"dropped", 5) => dropped(c),
         (b"list", 2) => list(c),
         _ => Err(Failure::Syntax),
@@ -48,7 +48,10 @@ fn ask(c: &mut Context<'_>) -> Outcome {
         {
             continue;
         }
-        note_hits(key, hits.clamp(0, i64::from(u32::MAX)) as u32, c);
+        // Without a grant there was no hit.
+        if mirrors.is_held(key, c.client.shared.id) {
+            note_hits(key, hits.clamp(0, HITS_MAX) as u32, c);
+        }
         // Before its guard began, a key could have got another expiry than is read here.
         versions.extend(mirrors.version(key).map(|version| (key, version)));
         match c.store.expiry(key, c.now) {

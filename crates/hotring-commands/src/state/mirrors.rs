@@ -15,6 +15,7 @@ use hotring_cluster::mirrors::{
     Version,
 };
 use hotring_cluster::{Epoch, Moment, SlotSet};
+use hotring_protocol::{Version as Protocol, Writer};
 use tokio::sync::Notify;
 
 use crate::host::clock;
@@ -83,6 +84,15 @@ impl Mirrors {
         self.pass_on(&mut inner);
     }
 
+    /// All mirrors are to end: their holders may have lost the right to read.
+    pub(crate) fn end_all(&self) {
+        let (mut inner, now) = (self.lock(), clock::since_boot());
+        let Some(owner) = &mut inner.owner else { return };
+        let keys: Vec<Key> = owner.guarded().map(|(key, _)| key.into()).collect();
+        keys.iter().for_each(|key| owner.revoke(now, key));
+        self.pass_on(&mut inner);
+    }
+
     /// The version of a key that may be granted. While it is the same, so is the key's expiry.
     pub(crate) fn version(&self, key: &[u8]) -> Option<Version> {
         self.lock().owner.as_ref().and_then(|owner| owner.version(key))
@@ -118,6 +128,11 @@ impl Mirrors {
             owner.dropped(clock::since_boot(), holder, dropped);
             self.pass_on(&mut inner);
         }
+    }
+
+    /// Whether a grant of the key to this holder may last.
+    pub(crate) fn is_held(&self, key: &[u8], holder: HolderId) -> bool {
+        self.lock().owner.as_ref().is_some_and(|owner| owner.is_held(key, holder))
     }
 
     /// Counts reads that mirrors have answered.
@@ -269,15 +284,8 @@ impl Mirrors {
             match act {
                 MirrorAct::Revoke(holder, dropped) => {
                     if let Some(holder) = inner.holders.get(&holder) {
-                        holder.deliver(0, |writer| {
-                            let Dropped { key, version } = &dropped;
-                            // A push also to a connection in RESP2, which asked for it.
-                            writer.buffer().extend_from_slice(b">4\r\n");
-                            writer.bulk(REVOKED);
-                            writer.bulk(key);
-                            writer.bulk_int(version.epoch.0 as i64);
-                            writer.bulk_int(version.number as i64);
-                        });
+                        // Without the message the write waits until the grant is over.
+                        holder.deliver_if_room(&revocation(&dropped));
                     }
                 }
                 act => inner.guards.push(act),
@@ -292,4 +300,15 @@ impl Mirrors {
         // After a panic a guard may last too long, which only costs time.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A push, also to a connection in RESP2, which asked for it.
+fn revocation(Dropped { key, version }: &Dropped) -> Vec<u8> {
+    let mut message = b">4\r\n".to_vec();
+    let mut writer = Writer::new(&mut message, Protocol::Resp2);
+    writer.bulk(REVOKED);
+    writer.bulk(key);
+    writer.bulk_int(version.epoch.0 as i64);
+    writer.bulk_int(version.number as i64);
+    message
 }

@@ -87,7 +87,7 @@ impl Server {
 
     /// Has the store guard other keys. After the return every write of a guarded key is refused, and all that were
     /// accepted before are applied.
-    pub(super) fn guard_keys(&self, acts: &[MirrorAct], session: &mut Session) {
+    pub(crate) fn guard_keys(&self, acts: &[MirrorAct], session: &mut Session) {
         self.change_grounds(session, |served| served.guard(acts));
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct Routes {
     copied: Box<Bits>,
     /// Those of which nothing waits: no move is about to end.
     free: Box<Bits>,
+    /// Those of which no read waits, though a write may.
+    readable: Box<Bits>,
     /// Slots whose writes wait, and slots whose reads wait, too; if there are any.
     held: Option<Box<[Bits; 2]>>,
     /// Keys whose writes wait for their mirrors.
@@ -95,6 +97,7 @@ impl Routes {
             own: Box::new([0; SLOTS as usize / WORD]),
             copied: Box::new([0; SLOTS as usize / WORD]),
             free: Box::new([0; SLOTS as usize / WORD]),
+            readable: Box::new([0; SLOTS as usize / WORD]),
             held: None,
             guarded: Arc::default(),
             is_primary: false,
@@ -136,6 +139,7 @@ impl Routes {
         for slot in self.guarded.iter().map(|key| slot_of(key)) {
             remove(&mut self.free, slot);
         }
+        self.readable.copy_from_slice(&self.own[..]);
         self.held = None;
         for held in served.held.values() {
             let bits = self.held.get_or_insert_with(|| Box::new([[0; SLOTS as usize / WORD]; 2]));
@@ -145,6 +149,7 @@ impl Routes {
                     insert(&mut bits[1], slot);
                 }
                 remove(&mut self.free, slot);
+                remove(&mut self.readable, slot);
             }
         }
     }
@@ -189,7 +194,7 @@ impl Routes {
         match spec.sole_key() {
             Some(at) => {
                 let slot = slot_of(args.at(at));
-                has(&self.free, slot)
+                (has(&self.free, slot) || self.reads_freely(spec, slot, client))
                     && self.answers
                     && (self.leads() || self.serves_copy(slot, use_of_copy(spec, client)))
             }
@@ -198,6 +203,12 @@ impl Routes {
                 self.place(spec, args, client).is_ok() && !self.must_wait(spec, args, client, by)
             }
         }
+    }
+
+    /// Whether a request only reads a slot whose keys are mirrored.
+    #[cold]
+    fn reads_freely(&self, spec: &Spec, slot: Slot, client: &Client) -> bool {
+        has(&self.readable, slot) && !client.may_write(spec)
     }
 
     /// Whether a request must wait, because slots of it are about to move, or mirrors of its keys are to end. `by` is

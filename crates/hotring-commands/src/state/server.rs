@@ -399,9 +399,15 @@ impl Server {
         let config = self.settings.config();
         let loaded = self.acl.load(config.aclfile.as_ref()?, &config.requirepass);
         if loaded.is_ok() {
-            self.clients.users_changed();
+            self.users_changed();
         }
         Some(loaded)
+    }
+
+    /// Has every connection look up its user again, and ends what was granted to users as they were.
+    pub(crate) fn users_changed(&self) {
+        self.clients.users_changed();
+        self.cluster.iter().for_each(|cluster| cluster.mirrors.end_all());
     }
 
     /// Writes the ACL file, if there is one.
