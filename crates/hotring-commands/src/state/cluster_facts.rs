@@ -8,6 +8,7 @@ use hotring_cluster::{SLOTS, Shard, ShardId};
 
 use crate::state::cluster::CoordinatorStatus;
 use crate::state::forwarding::ForwardingStatus;
+use crate::state::mirrors::MirrorStatus;
 use crate::state::server::Server;
 
 /// A node of a cluster at one moment.
@@ -36,6 +37,8 @@ pub struct ClusterFacts {
     pub promotions: u64,
     /// The bytes that it has sent to other shards since its start, to give them slots.
     pub move_bytes: u64,
+    /// The mirrors of its keys.
+    pub mirrors: MirrorStatus,
     pub coordinator: CoordinatorStatus,
     /// Messages for clients of the other nodes.
     pub messages: ForwardingStatus,
@@ -71,6 +74,7 @@ impl ClusterFacts {
             may_answer: server.replication.may_answer(),
             promotions: cluster.promotions(),
             move_bytes: cluster.moves.sent_bytes(),
+            mirrors: cluster.mirrors.status(),
             coordinator,
             messages: cluster.forwarding.status(),
             is_registered,

@@ -10,7 +10,6 @@ use super::Session;
 use super::core::{Core, Flow, LATE};
 use crate::combine::Combine;
 use crate::plan::{Part, Plan, write_part, write_request};
-use crate::reply::Form;
 use crate::request::{Request, Target, Ticket};
 
 impl Session {
@@ -121,7 +120,8 @@ impl Session {
         };
         match (upstream, target) {
             (Some(upstream), Target::Slot(slot)) if may_merge(spec) => {
-                self.core.send_read(&upstream, slot, bytes, Form::Resp, now);
+                let key = spec.sole_key().map(|at| args.at(at));
+                self.core.read(&upstream, (slot, key), bytes, now);
             }
             (upstream, _) => {
                 let ticket = self.core.ticket(self.core.replies.expect(target.slot()), 0);

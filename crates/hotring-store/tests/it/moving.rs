@@ -1,6 +1,6 @@
 //! Keys that move from one store to another while clients use them, and the grounds that say who may write which key.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -471,6 +471,34 @@ fn late(of: fn(u64, u64) -> u64) -> usize {
     });
     assert!(last > 100, "they have written before");
     late
+}
+
+/// Of an open group some keys may be held alone.
+#[test]
+fn a_guarded_key_is_read_and_not_written() {
+    let store = Store::new(Options::default()).expect("it fits");
+    let mut session = store.session();
+    let guarded: Arc<BTreeSet<Box<[u8]>>> = Arc::new([b"s"[..].into()].into_iter().collect());
+    let guard = |guarded: &Arc<BTreeSet<Box<[u8]>>>| {
+        let open = Grounds::new(group, Box::new([Standing::Open; GROUPS as usize]));
+        store.session().change_grounds(|_| Arc::new(open.guarding(guarded.clone())));
+        store.grounds().expect("just set")
+    };
+    let open = guard(&Arc::default());
+    session.rely_on(session.grounds_version());
+    assert_eq!(session.append(b"s", b"1", NOW), Ok(1));
+    let grounds = guard(&guarded);
+    assert!(!grounds.is_like(&open) && grounds.is_holding() && !open.is_holding());
+    assert_eq!(
+        [&b"s"[..], b"t"].map(|key| grounds.standing(key)),
+        [Standing::Held, Standing::Open]
+    );
+    assert_eq!(session.append(b"s", b"2", NOW), Err(StoreError::Displaced));
+    assert!(!session.remove(b"s", NOW) && session.take_refused() == Err(StoreError::Displaced));
+    assert_eq!(session.append(b"t", b"1", NOW), Ok(1));
+    assert_eq!(session.get(b"s", NOW, |value| value.to_vec()), Some(b"1".to_vec()));
+    guard(&Arc::default());
+    assert_eq!(session.append(b"s", b"2", NOW), Ok(2));
 }
 
 #[test]

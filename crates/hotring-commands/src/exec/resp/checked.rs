@@ -118,8 +118,8 @@ impl RespExecutor {
         client: &Client,
     ) -> Option<Wait> {
         let routes = thread.locals.routes.as_ref()?;
-        let must_wait =
-            routes.must_wait(self.batch.spec(i)?, self.batch.args(i, run.input), client);
+        let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
+        let must_wait = routes.must_wait(spec, args, client, client.shared.id);
         must_wait.then(|| Wait::moving(routes.version(), run.wall))
     }
 
