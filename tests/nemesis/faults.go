@@ -85,9 +85,10 @@ func (n *Nemesis) filled(pick func() (int, error)) (func() error, error) {
 	process := n.system.nodes[node]
 	return func() error {
 		// A replica of Redis ends itself when its disk is full.
-		if err := empty(); err != nil || process.isRunning() {
+		if err := empty(); err != nil || !process.hasDied() {
 			return err
 		}
+		process.end(syscall.SIGKILL)
 		return process.start()
 	}, nil
 }
