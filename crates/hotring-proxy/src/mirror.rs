@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use hotring_cluster::mirrors::{ASK_MAX, Dropped, Grant, Grants, Holder, Key, Version};
+use hotring_cluster::mirrors::{ASK_MAX, Dropped, Grant, Grants, Holder, Key, REPLY_MAX, Version};
 use hotring_cluster::{Epoch, Slot, slot_of};
 use hotring_commands::host::clock;
 use hotring_protocol::{Reply, ReplyReader};
@@ -24,9 +24,8 @@ use crate::request::Target;
 const NAMES: Duration = Duration::from_millis(250);
 const NO_NAMES: Duration = Duration::from_secs(1);
 
-/// Most bytes of the replies that a connection keeps, and of one.
+/// Most bytes of the replies that a connection keeps.
 const BYTES_MAX: usize = 16 << 20;
-const REPLY_MAX: usize = 1 << 20;
 
 /// Most replies to different requests for a key.
 const REPLIES_MAX: usize = 8;

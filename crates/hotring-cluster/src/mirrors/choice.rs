@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Key;
+use super::{Key, REPLY_MAX};
 use crate::ids::Moment;
 
 /// A key begins to be mirrored if it surely has this share of the owner's requests.
@@ -101,7 +101,8 @@ impl Choice {
         let mut left = budget;
         stays.retain(|heat| heat.share.1 >= LEAVES && left.take(heat.bytes));
         let mut begin = Vec::new();
-        let enters = |heat: &Heat| heat.share.0 >= ENTERS && heat.bytes <= budget.bytes;
+        let bytes_max = budget.bytes.min(REPLY_MAX);
+        let enters = |heat: &Heat| heat.share.0 >= ENTERS && heat.bytes <= bytes_max;
         for heat in others.into_iter().filter(enters) {
             let is_coldest = |cold: &Heat| cold.share.1 < heat.share.0 * DISPLACES;
             if self.rests_now(now, &heat.key) {

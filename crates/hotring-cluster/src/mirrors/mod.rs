@@ -36,6 +36,9 @@ pub use owner::{Act as MirrorAct, Closing, HolderId, Owner};
 /// How long a grant lasts at most. It is no setting, because a primary must know what another start has granted.
 pub const GRANT: Duration = Duration::from_millis(100);
 
+/// Longest reply in bytes that a holder keeps.
+pub const REPLY_MAX: usize = 1 << 20;
+
 /// Most keys of one question.
 pub const ASK_MAX: usize = 1024;
 

@@ -68,14 +68,15 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// A replica that has become primary, after the right of its predecessor had ended.
-    pub fn promoted(epoch: Epoch) -> Self {
+    /// A replica that has become primary, after the right of its predecessor had ended. `numbers` is the last number
+    /// that an earlier owner of this process has given: holders may still have replies of its versions.
+    pub fn promoted(epoch: Epoch, numbers: u64) -> Self {
         Owner {
             epoch,
             writes_from: Moment::ZERO,
             keys: BTreeMap::new(),
             closed: BTreeMap::new(),
-            numbers: 0,
+            numbers,
             acts: Vec::new(),
         }
     }
@@ -83,7 +84,12 @@ impl Owner {
     /// A primary whose process has started at this moment, and may have granted something in an earlier start.
     pub fn restarted(started: Moment, epoch: Epoch) -> Self {
         let writes_from = if wrong!(ForgetGrants) { Moment::ZERO } else { started + GRANT };
-        Owner { writes_from, ..Owner::promoted(epoch) }
+        Owner { writes_from, ..Owner::promoted(epoch, 0) }
+    }
+
+    /// The last number that this owner has given.
+    pub fn numbers(&self) -> u64 {
+        self.numbers
     }
 
     /// The store must apply no write before this.

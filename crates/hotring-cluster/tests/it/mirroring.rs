@@ -22,7 +22,7 @@ fn key(name: &str) -> Key {
 
 /// An owner that guards a key.
 fn owner() -> Owner {
-    let mut owner = Owner::promoted(Epoch(1));
+    let mut owner = Owner::promoted(Epoch(1), 0);
     assert!(owner.begin(HOT));
     assert_eq!(owner.acts(), [MirrorAct::Guard(HOT.into())]);
     owner.has_guard(ms(0), HOT);
@@ -128,7 +128,7 @@ fn a_write_goes_on_once_every_holder_has_dropped_the_key() {
 
 #[test]
 fn a_key_that_is_written_before_it_is_guarded_is_never_granted() {
-    let mut owner = Owner::promoted(Epoch(1));
+    let mut owner = Owner::promoted(Epoch(1), 0);
     owner.begin(HOT);
     owner.revoke(ms(0), HOT);
     owner.acts();

@@ -310,7 +310,8 @@ impl Talk {
             config: run.config,
             client,
         };
-        let misplaced = run.routes.and_then(|routes| {
+        // Only a request that may run ends mirrors.
+        let misplaced = run.routes.filter(|_| self.authenticated).and_then(|routes| {
             let place = Place {
                 routes,
                 may_read_copy: self.may_read_copy,

@@ -42,6 +42,8 @@ struct Inner {
     /// None while this node is no primary or mirrors nothing.
     owner: Option<Owner>,
     epoch: Option<Epoch>,
+    /// The last number of earlier owners.
+    numbers: u64,
     /// No key is mirrored before this: an earlier owner's grants may last.
     quiet_until: Moment,
     /// The store may guard keys of an earlier owner.
@@ -178,7 +180,8 @@ impl Mirrors {
         let (mut inner, now) = (self.lock(), clock::since_boot());
         if inner.epoch != epoch {
             inner.epoch = epoch;
-            if inner.owner.take().is_some() {
+            if let Some(owner) = inner.owner.take() {
+                inner.numbers = owner.numbers();
                 (inner.quiet_until, inner.is_stale) = (now + GRANT, true);
             }
             (inner.choice, inner.guards) = Default::default();
@@ -190,7 +193,7 @@ impl Mirrors {
         if inner.owner.is_none()
             && let Some(epoch) = epoch
         {
-            let mut owner = Owner::promoted(epoch);
+            let mut owner = Owner::promoted(epoch, inner.numbers);
             for (closing, slots) in &inner.closed {
                 owner.close(now, *closing, slots.clone());
             }

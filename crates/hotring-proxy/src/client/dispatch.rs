@@ -120,7 +120,7 @@ impl Session {
         };
         match (upstream, target) {
             (Some(upstream), Target::Slot(slot)) if may_merge(spec) => {
-                let key = spec.sole_key().map(|at| args.at(at));
+                let key = spec.sole_key().filter(|_| may_mirror(spec)).map(|at| args.at(at));
                 self.core.read(&upstream, (slot, key), bytes, now);
             }
             (upstream, _) => {
@@ -192,6 +192,11 @@ fn request(core: &Core, spec: &Spec, target: Target, ticket: Ticket, now: Instan
     let writes = !spec.flags.contains(Flags::READONLY);
     let request = core.request(target, ticket, writes, now);
     Request { is_script: spec.group == Group::Scripting, ..request }
+}
+
+/// Whether a mirror may answer. Replies about the use of a key, such as `OBJECT FREQ`, change without a write.
+fn may_mirror(spec: &Spec) -> bool {
+    matches!(spec.group, Group::String | Group::Bitmap)
 }
 
 /// Whether several requests for the same may share one reply.

@@ -69,7 +69,7 @@ impl World {
         for shard in &mut world.shards {
             shard.epoch = 1;
             shard.incoming = Some(Incoming::new(Epoch(1), None));
-            shard.owner = Some(Mirrored::promoted(Epoch(1)));
+            shard.owner = Some(Mirrored::promoted(Epoch(1), 0));
         }
         world.shards[0].owns = true;
         world

@@ -108,7 +108,7 @@ impl World {
         }
         let owner = match self.serving(n).restarted {
             Some(started) => Owner::restarted(started, epoch),
-            None => Owner::promoted(epoch),
+            None => Owner::promoted(epoch, 0),
         };
         let mirrored = Mirrored { owner, granted: Vec::new(), is_pausing: false };
         self.serving(n).mirrored = Some(mirrored);

@@ -1,6 +1,6 @@
 //! What a node serves while mirrors may answer reads of one of its keys.
 
-use hotring_cluster::mirrors::{Ask, Budget, Heat, MirrorAct};
+use hotring_cluster::mirrors::{Ask, Budget, GRANT, Heat, MirrorAct};
 use hotring_cluster::{Epoch, Moment};
 use hotring_protocol::{Args, Decoder, Limits, Version};
 
@@ -14,11 +14,15 @@ use crate::table::resolve;
 /// Node 1, whose store guards `b`.
 fn guarding() -> Dialogue {
     let dialogue = node_of(1, Version::Resp2);
+    guard(&dialogue);
+    dialogue
+}
+
+fn guard(dialogue: &Dialogue) {
     let (server, key) = (dialogue.server(), b"b"[..].into());
     let mut session = server.store.session();
     server.renew_grounds(&mut session);
     server.guard_keys(&[MirrorAct::Guard(key)], &mut session);
-    dialogue
 }
 
 /// Only what mirrors told was counted once, so that a key cooled down although the node itself served it.
@@ -59,6 +63,12 @@ fn reads_of_mirrored_keys_need_no_check() {
 /// Node 1 and a client that holds `b`.
 fn holding() -> Dialogue {
     let mut dialogue = node_of(1, Version::Resp2);
+    hold(&mut dialogue);
+    dialogue
+}
+
+/// Has the node mirror `b`, and this client hold it.
+fn hold(dialogue: &mut Dialogue) {
     dialogue.say("SET b 1");
     let (server, epoch) = (dialogue.server(), Some(Epoch(1)));
     let mirrors = &server.cluster.as_ref().expect("it is a node").mirrors;
@@ -70,7 +80,38 @@ fn holding() -> Dialogue {
     let granted =
         mirrors.ask(&dialogue.client().shared, &ask, (epoch, Some(Moment::MAX)), |_| None);
     assert_eq!(granted.grants.len(), 1);
-    dialogue
+}
+
+/// Holders keep replies by their versions: one of an earlier owner could answer again.
+#[test]
+fn no_version_is_granted_twice() {
+    let mut dialogue = holding();
+    let server = dialogue.server();
+    let mirrors = &server.cluster.as_ref().expect("it is a node").mirrors;
+    let before = mirrors.version(b"b");
+    mirrors.lead(None);
+    std::thread::sleep(GRANT);
+    hold(&mut dialogue);
+    assert!(mirrors.version(b"b") > before);
+}
+
+/// Clients without the right to write, and even without a login, once ended mirrors.
+#[test]
+fn only_requests_that_may_run_end_mirrors() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    dialogue.say("ACL SETUSER plain on nopass ~* -@all +get");
+    hold(&mut dialogue);
+    guard(&dialogue);
+    let server = dialogue.server();
+    let mirrors = &server.cluster.as_ref().expect("it is a node").mirrors;
+    let mut plain = dialogue.with_version(Version::Resp2);
+    plain.say("AUTH plain any");
+    assert!(plain.say("HOTRING.MIRROR LIST").starts_with("-NOPERM"));
+    assert_eq!(dialogue.say("ACL LOG"), "*0¶", "a proxy asks for each of its users");
+    assert!(plain.say("SET b 2").starts_with("-NOPERM"));
+    assert!(mirrors.version(b"b").is_some());
+    assert!(dialogue.with_version(Version::Resp2).offer("SET b 2").is_none(), "it waits");
+    assert!(mirrors.version(b"b").is_none());
 }
 
 /// Any user could make keys hot that no client had read.
