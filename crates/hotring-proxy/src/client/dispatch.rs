@@ -194,9 +194,9 @@ fn request(core: &Core, spec: &Spec, target: Target, ticket: Ticket, now: Instan
     Request { is_script: spec.group == Group::Scripting, ..request }
 }
 
-/// Whether a mirror may answer. Replies about the use of a key, such as `OBJECT FREQ`, change without a write.
+/// Whether a mirror may answer. Replies about the use of a key (`OBJECT FREQ`, `MEMORY USAGE`) change without a write.
 fn may_mirror(spec: &Spec) -> bool {
-    matches!(spec.group, Group::String | Group::Bitmap)
+    spec.sole_key() == Some(1)
 }
 
 /// Whether several requests for the same may share one reply.
