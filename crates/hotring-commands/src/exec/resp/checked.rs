@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use hotring_protocol::Writer;
+use hotring_protocol::{ArgsView, Writer};
 
 use super::{RespExecutor, Run, reject};
 use crate::acl::Origin;
@@ -98,33 +98,22 @@ impl RespExecutor {
         let spec = self.batch.spec(i)?;
         let wait = match pause {
             Some((until, paused)) if paused == Paused::Everything || client.may_write(spec) => {
-                Wait::Pause { until, paused }
+                Some(Wait::Pause { until, paused })
             }
-            _ if thread.server.persist.durability.is_full() && client.may_write(spec) => Wait::Log,
-            _ => self.move_of(thread, i, run, client)?,
+            _ if thread.server.persist.durability.is_full() && client.may_write(spec) => {
+                Some(Wait::Log)
+            }
+            // Keys are about to move in a cluster alone.
+            _ if thread.locals.routes.is_none() => return None,
+            _ => None,
         };
-        let access = client.access();
-        let may_run =
-            !access.is_locked() && access.check(spec, self.batch.args(i, run.input)).is_ok();
-        (may_run && self.redirection(thread, i, run, client).is_none()).then_some(wait)
-    }
-
-    /// The wait for the end of a move, if keys of the request are about to move.
-    fn move_of(
-        &self,
-        thread: &ThreadState,
-        i: usize,
-        run: &Run<'_>,
-        client: &Client,
-    ) -> Option<Wait> {
-        let routes = thread.locals.routes.as_ref()?;
-        let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
-        // Only a request that may run ends mirrors.
-        let access = client.access();
-        let must_wait = !access.is_locked()
-            && access.check(spec, args).is_ok()
-            && routes.must_wait(spec, args, client, client.shared.id);
-        must_wait.then(|| Wait::moving(routes.version(), run.wall))
+        let (access, args) = (client.access(), self.batch.args(i, run.input));
+        // Before the look at the moves: only a request that may run ends mirrors.
+        if access.is_locked() || access.check(spec, args).is_err() {
+            return None;
+        }
+        let wait = wait.or_else(|| move_of(thread, spec, args, run, client))?;
+        self.redirection(thread, i, run, client).is_none().then_some(wait)
     }
 
     /// Answers a request without running it, if the request is refused or queued in a transaction; otherwise returns
@@ -254,6 +243,19 @@ impl RespExecutor {
         let Server { push, settings, .. } = &*thread.server;
         push.monitors.show(spec, args, monitors::From::Client(&client.shared), settings);
     }
+}
+
+/// The wait for the end of a move, if keys of the request are about to move.
+fn move_of(
+    thread: &ThreadState,
+    spec: &Spec,
+    args: ArgsView<'_>,
+    run: &Run<'_>,
+    client: &Client,
+) -> Option<Wait> {
+    let routes = thread.locals.routes.as_ref()?;
+    let must_wait = routes.must_wait(spec, args, client, client.shared.id);
+    must_wait.then(|| Wait::moving(routes.version(), run.wall))
 }
 
 /// Answers a request with the error that sends the client elsewhere. EXEC ends its transaction with this very error,
