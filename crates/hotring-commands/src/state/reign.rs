@@ -7,7 +7,7 @@
 //! 2. The note says how safe each reply was, at its weakest, and in which boot of the machine. After a power cut it
 //!    holds only if each reply was synced.
 //! 3. A note of a log that was closed holds once: the next start writes what holds from then on.
-//! 4. A log that has lost records has no note until the next start.
+//! 4. A log that has lost records has no note until the next start, nor has one whose note no longer holds.
 
 use std::fs::{self, File};
 use std::io;
@@ -61,8 +61,11 @@ impl Reign {
                 || safety == name_of(AckWhen::Synced)
                 || safety == name_of(AckWhen::Written) && boot == reign.boot;
             reign.kept = is_kept.then_some(epoch);
-            if boot == CLOSED {
-                reign.begin(epoch, when)?;
+            match is_kept {
+                // The orderly end of this start must not make it the note of a log that was closed.
+                false => reign.remove()?,
+                true if boot == CLOSED => reign.begin(epoch, when)?,
+                true => {}
             }
         }
         Ok(reign)
@@ -206,6 +209,17 @@ mod tests {
             assert_eq!(folder.open("a", when).kept().is_some(), same_boot, "{when:?}");
             assert_eq!(folder.open("b", when).kept().is_some(), other_boot, "{when:?}");
         }
+    }
+
+    /// A node that was refused after a power cut, and ended in order, counted as one that had lost nothing.
+    #[test]
+    fn an_orderly_end_makes_no_log_whole() {
+        let folder = Folder::new("cut");
+        folder.open("a", AckWhen::Written).begin(Epoch(3), AckWhen::Written).unwrap();
+        let reign = folder.open("b", AckWhen::Written);
+        assert_eq!(reign.kept(), None);
+        reign.close().unwrap();
+        assert_eq!(folder.open("b", AckWhen::Written).kept(), None);
     }
 
     #[test]
