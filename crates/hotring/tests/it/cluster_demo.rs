@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -186,10 +186,35 @@ fn owner(demo: &Demo, key: &str) -> String {
     client.at
 }
 
+/// Redis's own tool finds its way, and nothing wrong.
+fn assert_redis_cli_agrees(demo: &Demo) {
+    if Command::new("redis-cli").arg("--version").output().is_err() {
+        return println!("redis-cli is not installed");
+    }
+    let says = |words: &[&str]| {
+        let said = Command::new("redis-cli").args(words).output().unwrap();
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    };
+    let port = demo.first.rsplit_once(':').unwrap().1;
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(says(&["-c", "-p", port, "SET", key, key]).trim(), "OK");
+        assert_eq!(says(&["-c", "-p", port, "GET", key]).trim(), key);
+    }
+    let checked = says(&["--cluster", "check", &demo.first]);
+    for part in ["4 keys in 3 masters", "[OK] All nodes agree", "[OK] All 16384 slots covered"] {
+        assert!(checked.contains(part), "{part} is missing: {checked}");
+    }
+    let info = says(&["--cluster", "info", &demo.first]);
+    assert!(info.contains("4 keys in 3 masters"), "{info}");
+    let called = says(&["--cluster", "call", &demo.first, "PING"]);
+    assert_eq!(called.matches("PONG").count(), 6, "{called}");
+}
+
 #[test]
 fn a_cluster_runs_by_one_command_and_outlives_its_primaries() {
     let demo = Demo::start(&[]);
     assert_eq!(demo.nodes.len(), 6);
+    assert_redis_cli_agrees(&demo);
     let keys: Vec<String> = (0..CLIENTS).map(|at| format!("counter:{at}")).collect();
     let seen: Vec<Seen> = (0..CLIENTS).map(|_| Seen::default()).collect();
     let ends = AtomicBool::new(false);
