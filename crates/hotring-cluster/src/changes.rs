@@ -338,7 +338,7 @@ pub fn cancel(directory: &Directory, id: MoveId) -> Result<Transaction, Refused>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::Node;
+    use crate::directory::{Life, Node};
     use crate::ids::{Epoch, Identity, Incarnation};
     use crate::keeper::Keeper;
     use crate::kept::Outcome;
@@ -368,7 +368,8 @@ mod tests {
             weight: 100,
         };
         let nodes = (1..=5).map(|n| put(node_name(id(n)), node_value(&node(n))));
-        let alive = crate::directory::alive_value(Incarnation(1));
+        let life = Life { incarnation: Incarnation(1), ..Life::default() };
+        let alive = crate::directory::alive_value(&life);
         let alive = (1..=4).map(|n| put(alive_name(id(n)), alive.clone()));
         let primary = Identity { node: id(1), incarnation: Incarnation(1) };
         let (in_sync, replicas) = (vec![id(2)], vec![id(2)]);

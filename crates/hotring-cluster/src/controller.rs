@@ -34,8 +34,10 @@ pub enum Deed {
     Resign,
     /// The spare node becomes a replica of the shard.
     Replace(ShardId, Replacing),
-    /// This replica leaves the shard: the other one of the two is in sync, or it is dead itself.
+    /// This replica leaves the shard: the other one of the two is in sync.
     Leave(ShardId, NodeId),
+    /// This replica leaves the shard: it died before it had everything.
+    GiveUp(ShardId, NodeId),
     /// The replacement is over, as others have changed the shard.
     Settle(ShardId),
 }
@@ -49,6 +51,11 @@ impl fmt::Display for Deed {
                 write!(f, "shard {shard} gets node {spare}, as node {dead} has been dead for long")
             }
             Deed::Leave(shard, node) => write!(f, "node {node} leaves shard {shard}"),
+            Deed::GiveUp(shard, node) => write!(
+                f,
+                "node {node} leaves shard {shard}, as it died before it had everything: start it again as a spare node, \
+                 or remove it ('hotring cluster remove')"
+            ),
             Deed::Settle(shard) => write!(f, "shard {shard} needs no replacement any more"),
         }
     }
@@ -195,21 +202,24 @@ fn finish(
     let (revision, shard) = &directory.shards[&id];
     let has_all = |node| shard.primary.node == node || shard.in_sync.contains(&node);
     let is_listed = |node: NodeId| shard.replicas.contains(&node) || shard.primary.node == node;
-    let leaves = match () {
-        () if !is_listed(dead) || !is_listed(spare) => None,
-        () if has_all(dead) && directory.is_alive(dead) => Some(spare),
-        () if has_all(spare) => Some(dead),
-        () if is_long_dead(spare) => Some(spare),
+    let deed = match () {
+        () if !is_listed(dead) || !is_listed(spare) => Deed::Settle(id),
+        () if has_all(dead) && directory.is_alive(dead) => Deed::Leave(id, spare),
+        () if has_all(spare) => Deed::Leave(id, dead),
+        () if is_long_dead(spare) => Deed::GiveUp(id, spare),
         () => return None,
+    };
+    let deed = match deed {
+        // The primary leaves only after another node has its role.
+        Deed::Leave(_, node) if node == shard.primary.node => Deed::Settle(id),
+        deed => deed,
     };
     let mut transaction = Transaction {
         expect: vec![(shard_name(id), *revision), (replacing_name(id), directory.replacing[&id].0)],
         changes: vec![Change::Delete { name: replacing_name(id) }],
     };
-    // The primary leaves only after another node has its role.
-    let Some(leaves) = leaves.filter(|node| shard.primary.node != *node) else {
-        return Some((Deed::Settle(id), transaction));
-    };
-    transaction.changes.push(put(shard_name(id), shard_value(&shard.without(leaves))));
-    Some((Deed::Leave(id, leaves), transaction))
+    if let Deed::Leave(_, leaves) | Deed::GiveUp(_, leaves) = deed {
+        transaction.changes.push(put(shard_name(id), shard_value(&shard.without(leaves))));
+    }
+    Some((deed, transaction))
 }

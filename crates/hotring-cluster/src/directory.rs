@@ -3,7 +3,8 @@
 //! ```text
 //!   cluster      {"id":"..."}                   which cluster these records are of
 //!   nodes/ID     {"host":..,"port":..,..}       a node that belongs to the cluster, alive or not
-//!   alive/ID     {"incarnation":".."}           its present start, under the lease that it keeps
+//!   alive/ID     {"incarnation":".."}           its present start, under the lease that it keeps; of a lost shard
+//!                                               how far its data goes; of a primary whom it gave up
 //!   shards/N     {"epoch":..,"primary":..,..}   a primary, its in-sync set, its replicas
 //!   slots        {"N":"0-5460,..",..}           the owner of each slot
 //!   moves/ID     {"from":1,"to":2,"slots":..}  slots that are to change their owner, until they have
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Identity, Incarnation, NodeId};
+use crate::lost::{self, Extent};
 use crate::plan::Owners;
 use crate::records::{Revision, Shard, ShardId};
 use crate::slots::{SLOTS, Slot, SlotSet};
@@ -65,6 +67,17 @@ pub struct Replacing {
     pub spare: NodeId,
 }
 
+/// What the record of a node that is alive says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// The present start.
+    pub incarnation: Incarnation,
+    /// How far the node's data goes, if all nodes of its shard tell that: see [`lost`].
+    pub extent: Option<Extent>,
+    /// The replicas that this primary has given up before they were in sync, until they are.
+    pub given_up: Vec<NodeId>,
+}
+
 /// All records of a cluster at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
@@ -74,6 +87,10 @@ pub struct Directory {
     pub nodes: BTreeMap<NodeId, (Revision, Node)>,
     /// The present start of each node whose lease lives. It detects death, no more.
     pub alive: BTreeMap<NodeId, Incarnation>,
+    /// How far the data of nodes goes that have told it.
+    pub extents: BTreeMap<NodeId, Extent>,
+    /// The replicas that each primary has given up.
+    pub given_up: BTreeMap<NodeId, Vec<NodeId>>,
     /// The shards.
     pub shards: BTreeMap<ShardId, (Revision, Shard)>,
     /// The revision of the table of slots, 0 without one.
@@ -129,6 +146,18 @@ struct WantedText {
 #[derive(Serialize, Deserialize)]
 struct AliveText {
     incarnation: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    extent: Option<ExtentText>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    given_up: Vec<String>,
+}
+
+/// The text of [`Extent`].
+#[derive(Serialize, Deserialize)]
+struct ExtentText {
+    of: u64,
+    epoch: u64,
+    last: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -201,8 +230,16 @@ pub fn node_value(node: &Node) -> Vec<u8> {
 }
 
 /// The value of the record of a node that is alive.
-pub fn alive_value(incarnation: Incarnation) -> Vec<u8> {
-    json(&AliveText { incarnation: incarnation.to_string() })
+pub fn alive_value(life: &Life) -> Vec<u8> {
+    json(&AliveText {
+        incarnation: life.incarnation.to_string(),
+        extent: life.extent.map(|Extent { of, epoch, last }| ExtentText {
+            of: of.0,
+            epoch: epoch.0,
+            last,
+        }),
+        given_up: life.given_up.iter().map(NodeId::to_string).collect(),
+    })
 }
 
 /// The value of a shard's record.
@@ -303,8 +340,12 @@ impl Directory {
                 self.nodes.insert(node_id(id)?, (revision, parse(value)?));
             }
             Some(("alive", id)) => {
-                let text: AliveText = parse(value)?;
-                self.alive.insert(node_id(id)?, incarnation(&text.incarnation)?);
+                let (node, life) = (node_id(id)?, life_of(value)?);
+                self.alive.insert(node, life.incarnation);
+                self.extents.extend(life.extent.map(|extent| (node, extent)));
+                if !life.given_up.is_empty() {
+                    self.given_up.insert(node, life.given_up);
+                }
             }
             Some(("shards", number)) => {
                 self.shards.insert(parse_number(number)?, (revision, shard_of(value)?));
@@ -350,6 +391,34 @@ impl Directory {
     pub fn has_primary(&self, shard: &Shard) -> bool {
         self.alive.get(&shard.primary.node) == Some(&shard.primary.incarnation)
     }
+
+    /// What the record of a node that is alive says.
+    pub fn life(&self, node: NodeId) -> Option<Life> {
+        let incarnation = *self.alive.get(&node)?;
+        let given_up = self.given_up.get(&node).cloned().unwrap_or_default();
+        Some(Life { incarnation, extent: self.extent(node), given_up })
+    }
+
+    /// How far a node's data goes, if it has told that.
+    pub fn extent(&self, node: NodeId) -> Option<Extent> {
+        self.extents.get(&node).copied()
+    }
+
+    /// The node that goes on with a shard of which no node is known to have everything, once one may.
+    pub fn heir(&self, shard: &Shard) -> Option<NodeId> {
+        lost::heir(shard, |node| self.extent(node))
+    }
+
+    /// The members that such a shard waits for; None of any other shard.
+    pub fn missing(&self, shard: &Shard) -> Option<Vec<NodeId>> {
+        lost::missing(shard, |node| self.extent(node))
+    }
+
+    /// Whether the primary of a shard has given this replica up, which is not in sync since.
+    pub fn is_given_up(&self, shard: &Shard, node: NodeId) -> bool {
+        let given_up = self.given_up.get(&shard.primary.node);
+        given_up.is_some_and(|nodes| nodes.contains(&node)) && !shard.in_sync.contains(&node)
+    }
 }
 
 fn parse<T: DeserializeOwned>(value: &[u8]) -> Result<T, String> {
@@ -389,6 +458,18 @@ fn shard_of(value: &[u8]) -> Result<Shard, String> {
     })
 }
 
+fn life_of(value: &[u8]) -> Result<Life, String> {
+    let text: AliveText = parse(value)?;
+    let extent = |text: ExtentText| {
+        Ok::<_, String>(Extent { of: epoch(text.of)?, epoch: epoch(text.epoch)?, last: text.last })
+    };
+    Ok(Life {
+        incarnation: incarnation(&text.incarnation)?,
+        extent: text.extent.map(extent).transpose()?,
+        given_up: node_ids(&text.given_up)?,
+    })
+}
+
 fn wanted_of(value: &[u8]) -> Result<Wanted, String> {
     let WantedText { from, to, slots } = parse(value)?;
     let slots: SlotSet = slots.parse().map_err(|bad| format!("{bad}"))?;
@@ -417,6 +498,11 @@ fn owners_of(value: &[u8]) -> Result<Owners, String> {
 mod tests {
     use super::*;
 
+    fn life(given_up: NodeId) -> Life {
+        let extent = Some(Extent { of: Epoch(3), epoch: Epoch(2), last: u64::MAX });
+        Life { incarnation: Incarnation(9), extent, given_up: vec![given_up] }
+    }
+
     fn records() -> Vec<(String, Revision, Vec<u8>)> {
         let (one, two) = (NodeId([1; 20]), NodeId([2; 20]));
         let node = |port| Node {
@@ -439,7 +525,7 @@ mod tests {
             (CLUSTER.into(), 1, cluster_value("c")),
             (node_name(one), 2, node_value(&node(6379))),
             (node_name(two), 3, node_value(&node(6380))),
-            (alive_name(two), 4, alive_value(Incarnation(9))),
+            (alive_name(two), 4, alive_value(&life(two))),
             (shard_name(4), 5, shard_value(&shard)),
             (SLOT_TABLE.into(), 6, slots_value(&owners)),
             ("later/thing".into(), 7, b"?".to_vec()),
@@ -470,6 +556,8 @@ mod tests {
         let replacing = Replacing { dead: NodeId([2; 20]), spare: NodeId([1; 20]) };
         assert_eq!(directory.replacing[&4], (9, replacing));
         assert_eq!(directory.leaving[&NodeId([2; 20])], Epoch(6));
+        let two = NodeId([2; 20]);
+        assert_eq!(directory.life(two), Some(life(two)));
     }
 
     #[test]

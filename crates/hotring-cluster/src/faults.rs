@@ -75,6 +75,18 @@ mod variants {
         NameUnaware,
         /// A primary does not take over what others have changed in its record.
         HeedNobody,
+        /// A node goes on after the loss of a whole set before all members have come back.
+        InheritEarly,
+        /// Of all members the one with the least goes on.
+        InheritLeast,
+        /// A node tells how far its data goes although that lacks the present reign.
+        TellAll,
+        /// A node tells how far its data goes while the primary lives.
+        TellEarly,
+        /// What a node told of an earlier epoch counts.
+        AnyExtent,
+        /// A node goes on after the loss of a whole set although the set has changed.
+        InheritAnyway,
         /// A node gets a shard although its own record has changed.
         PlaceTwice,
         /// A change of a node that is no longer the controller takes effect.
@@ -175,6 +187,9 @@ mod variants {
             Self::AddAsMember,
             Self::NameUnaware,
             Self::HeedNobody,
+            Self::InheritEarly,
+            Self::InheritLeast,
+            Self::TellAll,
             Self::ApplyFirst,
             Self::OutliveRight,
             Self::CountFromArrival,

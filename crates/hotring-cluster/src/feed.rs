@@ -197,9 +197,10 @@ impl Feed {
         self.followers.retain(|follower| follower.id.node != node);
     }
 
-    /// A connection has ended.
-    pub fn detach(&mut self, stamp: Stamp) {
-        self.followers.retain(|follower| follower.stamp != stamp);
+    /// A connection has ended. Returns whose it was, unless that node has another one.
+    pub fn detach(&mut self, stamp: Stamp) -> Option<NodeId> {
+        let at = self.followers.iter().position(|follower| follower.stamp == stamp)?;
+        Some(self.followers.remove(at).id.node)
     }
 
     /// Counts an acknowledgement. Returns the replica, unless the message belongs to another connection.

@@ -35,6 +35,7 @@ mod in_sync;
 pub mod keeper;
 pub mod kept;
 mod layout;
+pub mod lost;
 mod membership;
 mod message;
 pub mod mirrors;
@@ -63,7 +64,9 @@ pub use message::{
     Ack, Answer, Beat, Course, Handover, Hello, Positions, Stamp, ToPrimary, ToReplica, Told,
 };
 pub use plan::{MAX_WEIGHT, Member, Move, NoPlan, Owners, balance, loads_and_shares, plan};
-pub use primary::{Act as PrimaryAct, Kept, NameRefused, Origin, Primary, StartRefused, Writes};
+pub use primary::{
+    Act as PrimaryAct, GivenUp, Kept, NameRefused, Origin, Primary, StartRefused, Writes,
+};
 pub use records::{Outcome, Records, Request, Revision, Shard, ShardId, Transaction};
 pub use relay::ABOVE_MAX;
 pub use replica::{Act as ReplicaAct, AnswerRefused, Held, PromoteRefused, Replica, TakeOver};

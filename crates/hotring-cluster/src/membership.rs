@@ -3,14 +3,23 @@
 use crate::feed::Follower;
 use crate::ids::{Moment, NodeId};
 use crate::in_sync::{InSync, Set};
-use crate::primary::{Act, Primary, StartRefused, State};
+use crate::primary::{Act, GivenUp, Primary, StartRefused, State};
 use crate::records::{Next, Outcome, Revision, Shard};
 
 impl Primary {
     /// Asks the records to remove members that lag and to add replicas that have caught up.
     pub(crate) fn adapt_set(&mut self, now: Moment) {
         let joining = self.joining(now);
+        let joined = self.feed.followers().iter().filter(|follower| follower.joins);
+        let joined: Vec<NodeId> = joined.map(|follower| follower.id.node).collect();
         self.feed.join(&joining);
+        let stopped = joined.into_iter().filter(|node| !joining.contains(node));
+        stopped.for_each(|node| self.give_replica_up(node, GivenUp::Behind));
+        if let Some(record) = self.in_sync.record() {
+            let stays =
+                |node: &NodeId| record.replicas.contains(node) && !record.in_sync.contains(node);
+            self.given_up.retain(stays);
+        }
         self.advance();
         let Some(record) = self.in_sync.settled() else { return };
         let barrier = self.barrier();
@@ -53,6 +62,21 @@ impl Primary {
             is_outside && is_near && self.is_within(now, node, most)
         };
         self.feed.followers().iter().filter(may).map(|follower| follower.id.node).collect()
+    }
+
+    /// A replica does not come to be in sync for now. It is told once, until it is in sync.
+    pub(crate) fn give_replica_up(&mut self, node: NodeId, why: GivenUp) {
+        let record = self.in_sync.record();
+        let is_listed = record.is_some_and(|record| record.replicas.contains(&node));
+        let is_counted = self.in_sync.counted().any(|member| member == node);
+        if is_listed && !is_counted && self.given_up.insert(node) {
+            self.acts.push(Act::GaveUp(node, why));
+        }
+    }
+
+    /// The replicas that were given up before they were in sync, and are not since.
+    pub fn given_up(&self) -> impl Iterator<Item = NodeId> {
+        self.given_up.iter().copied()
     }
 
     /// A node's lease has ended. If it is not attached either, it is removed from the set without further time.

@@ -40,6 +40,8 @@ pub enum Act {
     PauseWrites,
     /// Let writes go on.
     ResumeWrites,
+    /// Tell people that this replica is given up before it was in sync. It may try again at any time.
+    GaveUp(NodeId, GivenUp),
     /// Tell the client that asked for it how the failover ended.
     FailoverEnded(FailoverEnd),
     /// Another node is primary, in this epoch. What is not acknowledged has an open fate. The machine has ended.
@@ -55,6 +57,15 @@ pub enum StartRefused {
     NotNamed,
     /// The node may have lost records that it acknowledged.
     MayHaveLost,
+}
+
+/// The reason why a replica is given up before it was in sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// It stood still, or fell behind, when writes waited for it already.
+    Behind,
+    /// Its connection ended.
+    Disconnected,
 }
 
 /// The data with which a node starts.
@@ -149,6 +160,8 @@ pub struct Primary {
     pub(crate) deposed: Option<NodeId>,
     /// Members that lack a copy or a repair, and are removed for it.
     pub(crate) unfit: BTreeSet<NodeId>,
+    /// Replicas that were given up before they were in sync, until they are.
+    pub(crate) given_up: BTreeSet<NodeId>,
     /// Whether the role went to the node to which it was handed over.
     is_handed_over: bool,
 }
@@ -219,6 +232,7 @@ impl Primary {
             grace: now + rules.in_sync_lag,
             deposed: None,
             unfit: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             is_handed_over: false,
         }
     }
@@ -445,7 +459,8 @@ impl Primary {
 
     /// A connection has ended.
     pub fn detach(&mut self, stamp: Stamp) {
-        self.feed.detach(stamp);
+        let node = self.feed.detach(stamp);
+        node.into_iter().for_each(|node| self.give_replica_up(node, GivenUp::Disconnected));
     }
 
     /// A message of a replica, other than a hello.

@@ -55,6 +55,8 @@ pub struct TakeOver {
     pub set: Set,
     /// The old primary, if it did not hand over: it must not be waited for.
     pub deposed: Option<NodeId>,
+    /// Whether no node was known to have everything, and this one had the most.
+    pub inherited: bool,
 }
 
 /// The reason why a replica does not accept an answer.

@@ -2,6 +2,7 @@
 
 use crate::ids::{Epoch, Identity, Moment, NodeId};
 use crate::in_sync::Set;
+use crate::lost::Extent;
 use crate::message::ToPrimary;
 use crate::records::{Claim, Next, Outcome, Revision, Shard};
 use crate::replica::{Act, PromoteRefused, Replica, TakeOver};
@@ -10,6 +11,8 @@ use crate::replica::{Act, PromoteRefused, Replica, TakeOver};
 #[derive(Debug)]
 pub(crate) struct Promotion {
     force: bool,
+    /// The record of which all members have told how far their data goes.
+    lost: Option<Shard>,
     /// The old primary, if it has handed over.
     pub(crate) from: Option<NodeId>,
     /// The old primary, if it is in the record and did not hand over.
@@ -54,6 +57,35 @@ impl Replica {
         Ok(())
     }
 
+    /// How far the data of a replica goes that is not known to have everything. None if it lacks the beginning of the
+    /// reign of the record's primary, or something before its end: then what it has says nothing about what it had.
+    pub fn extent(&self, record: &Shard) -> Option<Extent> {
+        let node = record.primary.node;
+        let mut starts = self.copy.history.starts().iter();
+        let has_reign = starts.any(|start| start.epoch == record.promoted && start.node == node);
+        // What could still come is the old primary's, which can acknowledge nothing more.
+        let is_apart = self.is_whole() && !self.copy.indirect && !self.is_linked();
+        let tells = is_apart && !self.was_caught_up && (has_reign || wrong!(TellAll));
+        let (of, epoch, last) = (record.epoch, self.copy.history.epoch(), self.copy.last);
+        tells.then_some(Extent { of, epoch, last })
+    }
+
+    /// All members of the set in this record have told how far their data goes, and none has more than this node.
+    pub fn inherit(&mut self, now: Moment, record: &Shard) -> Result<(), PromoteRefused> {
+        if self.promotion.is_some() {
+            return Err(PromoteRefused::Underway);
+        }
+        if self.shard.is_none() || self.extent(record).is_none() {
+            return Err(PromoteRefused::NotInSync);
+        }
+        self.promote_by(false, None, Set::Named(Vec::new()));
+        if let Some(promotion) = &mut self.promotion {
+            promotion.lost = Some(record.clone());
+        }
+        self.tick(now);
+        Ok(())
+    }
+
     /// From here on nothing of the old primary is accepted.
     pub(crate) fn promote_by(&mut self, force: bool, from: Option<NodeId>, set: Set) {
         self.relay.end_all();
@@ -65,12 +97,12 @@ impl Replica {
             }
             None => Stage::Promised(set, self.highest.next()),
         };
-        self.promotion = Some(Promotion { force, from, deposed: None, stage });
+        self.promotion = Some(Promotion { force, lost: None, from, deposed: None, stage });
     }
 
     /// Becomes primary, if the record is there; the promise must have ended.
     pub(crate) fn finish(&mut self) {
-        let Some(Promotion { stage, from, deposed, .. }) = &self.promotion else { return };
+        let Some(Promotion { stage, lost, from, deposed, .. }) = &self.promotion else { return };
         let Stage::Promised(set, epoch) = stage else { return };
         if let Some(from) = *from {
             let fenced = ToPrimary::Fenced { epoch: *epoch, leads: true };
@@ -85,6 +117,7 @@ impl Replica {
             told: self.told,
             set: set.clone(),
             deposed: *deposed,
+            inherited: lost.is_some(),
         })));
         self.disconnected();
         self.promotion = None;
@@ -96,12 +129,12 @@ impl Replica {
         let Some(promotion) = &mut self.promotion else { return };
         let Stage::Claiming(claim) = &mut promotion.stage else { return };
         let (force, from) = (promotion.force || wrong!(PromoteOutside), promotion.from);
-        let deposed = &mut promotion.deposed;
+        let (lost, deposed) = (promotion.lost.as_ref(), &mut promotion.deposed);
         let step = claim.outcome(outcome, |found| {
             // A record that names this node is its own, which went through unseen: it deposed whom it did before.
             let old = found.map(|(_, record)| record.primary.node).filter(|old| *old != me.node);
             *deposed = old.or(*deposed).filter(|_| from.is_none());
-            succession(me, highest, force, found)
+            succession(me, highest, force, lost, found)
         });
         let shard = claim.shard();
         match step {
@@ -125,14 +158,15 @@ fn succession(
     me: Identity,
     highest: Epoch,
     force: bool,
+    lost: Option<&Shard>,
     found: Option<(Revision, &Shard)>,
 ) -> Result<Shard, PromoteRefused> {
     let (_, record) = found.ok_or(PromoteRefused::NoRecord)?;
-    // It may name this node already: its transaction went through unseen, and others have changed the record since.
-    let is_named = record.primary == me || record.in_sync.contains(&me.node);
-    if is_named || force {
-        Ok(record.with_primary(me, highest))
-    } else {
-        Err(PromoteRefused::NotInSync)
-    }
+    let may = match lost {
+        // It may name this node already: its transaction went through unseen, and others have changed the record since.
+        _ if force || record.primary == me => true,
+        Some(lost) => record == lost || wrong!(InheritAnyway),
+        None => record.in_sync.contains(&me.node),
+    };
+    if may { Ok(record.with_primary(me, highest)) } else { Err(PromoteRefused::NotInSync) }
 }

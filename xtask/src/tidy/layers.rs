@@ -58,7 +58,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["faults", "ids", "rules", "slots", "tenure", "circle", "layout"],
             &["history"],
             &["message", "records"],
-            &["feed", "in_sync", "plan"],
+            &["feed", "in_sync", "lost", "plan"],
             &["directory", "kept"],
             &["coded", "founding", "mirrors", "moves"],
             &["replica", "relay", "succession", "keeper", "changes"],

@@ -9,8 +9,8 @@ use fastrand::Rng;
 use crate::changes::{join, leave};
 use crate::controller::{Controller, Deed};
 use crate::directory::{
-    CLUSTER, Directory, Node, Replacing, alive_name, alive_value, cluster_value, leaving_name,
-    node_name, node_value, shard_name, shard_value,
+    CLUSTER, Directory, Life, Node, Replacing, alive_name, alive_value, cluster_value,
+    leaving_name, node_name, node_value, shard_name, shard_value,
 };
 use crate::faults::{self, Fault};
 use crate::ids::{Epoch, Identity, Incarnation, Moment, NodeId};
@@ -98,7 +98,8 @@ impl World {
     fn come_back(&mut self, at: usize) {
         if self.desks[at].lease.is_none() {
             let lease = self.keeper.grant(self.now, LEASE).unwrap().id;
-            let (name, value) = (alive_name(id(at as u8 + 1)), alive_value(Incarnation(1)));
+            let life = Life { incarnation: Incarnation(1), ..Life::default() };
+            let (name, value) = (alive_name(id(at as u8 + 1)), alive_value(&life));
             let changes = vec![put(name, value, Some(lease))];
             self.keeper.transact(&Transaction { expect: vec![], changes }).unwrap();
             self.desks[at].lease = Some(lease);
@@ -206,7 +207,9 @@ impl World {
                 }
                 (shard, before.shards[&shard].1.with_replica(spare))
             }
-            Deed::Leave(shard, node) => (shard, before.shards[&shard].1.without(node)),
+            Deed::Leave(shard, node) | Deed::GiveUp(shard, node) => {
+                (shard, before.shards[&shard].1.without(node))
+            }
             Deed::Settle(shard) => (shard, before.shards[&shard].1.clone()),
             Deed::Elect | Deed::Resign => return Ok(()),
         };

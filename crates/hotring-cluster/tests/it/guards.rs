@@ -2,10 +2,11 @@
 
 use crate::faults::Fault;
 use crate::history::{History, Start};
-use crate::ids::{Epoch, Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, Lsn, NodeId};
+use crate::lost::{self, Extent};
 use crate::message::{Ack, Beat, Course, Hello, Positions, Stamp, ToPrimary, ToReplica, Told};
 use crate::pair::{Pair, STORE, at, first_epoch, held, kept, me, node};
-use crate::primary::{Act, Origin, Primary, Writes};
+use crate::primary::{Act, GivenUp, Origin, Primary, Writes};
 use crate::records::{Outcome, Request, Shard};
 use crate::replica::{self, AnswerRefused, Held, PromoteRefused, Replica};
 use crate::rules::Rules;
@@ -389,6 +390,40 @@ fn a_joiner_that_stands_still_holds_writes_for_half_of_the_lag() {
     assert_eq!(pair.primary.committed(), 30, "it is about to be added again");
 }
 
+/// Only the lag showed it.
+#[test]
+fn a_replica_that_is_given_up_is_told_once_until_it_is_in_sync() {
+    let mut pair = begun_pair(vec![]);
+    let stands_still = |pair: &mut Pair, last| {
+        pair.write(last);
+        (0..20).for_each(|_| pair.tick(50));
+        let told = Act::GaveUp(node(2), GivenUp::Behind);
+        let count = pair.told.iter().filter(|act| **act == told).count();
+        (count, pair.primary.given_up().collect::<Vec<_>>())
+    };
+    pair.tick(0);
+    pair.tick(100);
+    assert_eq!(stands_still(&mut pair, 20), (1, vec![node(2)]));
+    pair.apply(20);
+    pair.tick(50);
+    assert_eq!(stands_still(&mut pair, 30), (1, vec![node(2)]), "as before");
+    pair.apply(30);
+    (0..20).for_each(|_| pair.tick(50));
+    assert!(is_added(&pair.told));
+    pair.primary.outcome(pair.now, Outcome::Done(5));
+    pair.tick(50);
+    assert_eq!(pair.primary.given_up().count(), 0);
+    // A link that ends says the same of another replica, but not of a member.
+    let detached = |mut pair: Pair| {
+        let stamp = pair.primary.feed().followers()[0].stamp;
+        pair.primary.detach(stamp);
+        pair.primary.acts()
+    };
+    let given_up = [Act::GaveUp(node(2), GivenUp::Disconnected)];
+    assert_eq!(detached(begun_pair(vec![])), given_up);
+    assert_eq!(detached(recorded_pair()), []);
+}
+
 /// The primary used to take it for silent at once, and the record lost it before it could claim the role: unless the
 /// primary had begun a moment before, an orderly end left the shard alone until the node was back.
 #[test]
@@ -474,4 +509,77 @@ fn an_old_primary_that_follows_is_a_member_like_any_other() {
     };
     assert!(is_taken_out(false));
     assert!(!is_taken_out(true));
+}
+
+/// Epoch 2 of node 1, which was promoted in epoch 1, with node 2 in sync.
+fn lost_record() -> Shard {
+    let (epoch, promoted, in_sync, replicas) = (Epoch(2), Epoch(1), vec![node(2)], vec![node(2)]);
+    Shard { epoch, promoted, primary: me(1, 1), in_sync, replicas }
+}
+
+fn extent(of: u64, last: Lsn) -> Option<Extent> {
+    Some(Extent { of: Epoch(of), epoch: Epoch(1), last })
+}
+
+/// What a node told earlier may be less than what it has acknowledged since.
+fn counts_what_was_told_of_this_epoch() {
+    let heir = |of| {
+        let told = |n: NodeId| if n == node(1) { extent(2, 8) } else { extent(of, 9) };
+        lost::heir(&lost_record(), told)
+    };
+    assert_eq!((heir(2), heir(1)), (Some(node(2)), None));
+}
+
+fn tells_once_the_primary_is_over() {
+    let is_over = |me, told| lost::is_over(&lost_record(), me, |_| told);
+    assert!(!is_over(me(1, 1), None), "it is this primary");
+    assert!(is_over(me(1, 2), None));
+    assert!(!is_over(me(2, 9), None));
+    assert!(!is_over(me(2, 9), extent(1, 8)), "that was another reign");
+    assert!(is_over(me(2, 9), extent(2, 8)));
+}
+
+/// The old primary's last change of the set came late: the member that it added has not told anything.
+fn inherits_the_very_record() {
+    for (in_sync, may) in [(vec![node(2)], true), (vec![node(2), node(3)], false)] {
+        let held = held(&first_epoch(), 10);
+        let mut replica = Replica::new(at(0), me(2, 4), Rules::default(), Some(4), held);
+        replica.inherit(at(9000), &lost_record()).unwrap();
+        assert_eq!(replica.inherit(at(9000), &lost_record()), Err(PromoteRefused::Underway));
+        replica.acts();
+        let found = Shard { in_sync, ..lost_record() };
+        replica.outcome(at(9000), Outcome::Records(vec![(4, 7, found)]));
+        let acts = replica.acts();
+        let asks = matches!(acts[..], [replica::Act::Ask(Request::Transact(_))]);
+        let gives_up = matches!(acts[..], [replica::Act::GivenUp(PromoteRefused::NotInSync)]);
+        assert_eq!((asks, gives_up), (may, !may), "{acts:?}");
+    }
+}
+
+#[test]
+fn a_lost_set_goes_on_by_what_was_told_of_it() {
+    counts_what_was_told_of_this_epoch();
+    tells_once_the_primary_is_over();
+    inherits_the_very_record();
+    crate::assert_variants_are_found(&[
+        (counts_what_was_told_of_this_epoch, &[Fault::AnyExtent]),
+        (tells_once_the_primary_is_over, &[Fault::TellEarly]),
+        (inherits_the_very_record, &[Fault::InheritAnyway]),
+    ]);
+}
+
+#[test]
+fn a_node_that_lacks_something_tells_nothing_of_a_lost_set() {
+    let tells = |held: Held, promoted: u64| {
+        let record = Shard { promoted: Epoch(promoted), ..lost_record() };
+        Replica::new(at(0), me(2, 4), Rules::default(), Some(4), held).extent(&record)
+    };
+    let all = || held(&first_epoch(), 10);
+    assert_eq!(tells(all(), 1), extent(2, 10));
+    assert_eq!(tells(all(), 2), None, "it lacks the reign");
+    assert_eq!(tells(held(&History::new(), 0), 1), None, "it is empty");
+    assert_eq!(tells(Held { whole: false, ..all() }, 1), None);
+    assert_eq!(tells(Held { repairing: true, ..all() }, 1), None);
+    assert_eq!(tells(Held { indirect: true, ..all() }, 1), None);
+    assert_eq!(tells(Held { caught_up: true, ..all() }, 1), None, "it is promoted as usual");
 }

@@ -47,6 +47,9 @@ mod kept;
 #[path = "../../src/layout.rs"]
 #[allow(dead_code)]
 mod layout;
+#[path = "../../src/lost.rs"]
+#[allow(dead_code)]
+mod lost;
 #[path = "../../src/membership.rs"]
 #[allow(dead_code)]
 mod membership;

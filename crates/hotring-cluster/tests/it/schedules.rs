@@ -46,6 +46,9 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     (Fault::AddAsMember, Mode::Recorded, 69),
     (Fault::NameUnaware, Mode::Recorded, 0),
     (Fault::HeedNobody, Mode::Recorded, 29),
+    (Fault::InheritEarly, Mode::Recorded, 332),
+    (Fault::InheritLeast, Mode::Recorded, 204),
+    (Fault::TellAll, Mode::Recorded, 228),
     (Fault::ApplyFirst, Mode::Recorded, 1),
     (Fault::OutliveRight, Mode::Recorded, 969),
     (Fault::CountFromArrival, Mode::Recorded, 1),
@@ -92,7 +95,9 @@ fn schedules_with_records() {
     let sum = all(Mode::Recorded);
     assert!(
         sum.shows_everything()
-            && [sum.given_up, sum.regroups, sum.mirrored, sum.revoked].iter().all(|n| *n > 0),
+            && [sum.given_up, sum.regroups, sum.mirrored, sum.revoked, sum.losses, sum.recoveries]
+                .iter()
+                .all(|n| *n > 0),
         "a step was never taken: {sum:?}"
     );
 }

@@ -33,6 +33,10 @@ pub struct Cluster {
     served: RwLock<Served>,
     version: AtomicU64,
     promotions: AtomicU64,
+    /// How often it became that as the one with the most after the loss of a whole set.
+    recoveries: AtomicU64,
+    /// How often it gave up, as the controller, a replica that was to replace another one.
+    replacements_given_up: AtomicU64,
     /// Whoever changes the grounds of the store holds this.
     changing: Mutex<()>,
     /// The publication by which keys were forgotten last.
@@ -82,6 +86,8 @@ impl Cluster {
             coordinator: CoordinatorCounts::default(),
             forwarding: Forwarding::default(),
             promotions: AtomicU64::new(0),
+            recoveries: AtomicU64::new(0),
+            replacements_given_up: AtomicU64::new(0),
             moves: Arc::default(),
             mirrors: Arc::default(),
             published: Notify::new(),
@@ -262,6 +268,30 @@ impl Cluster {
     pub fn promotions(&self) -> u64 {
         // ORDERING: Relaxed, a figure.
         self.promotions.load(Ordering::Relaxed)
+    }
+
+    /// Counts that this node has become that after the loss of a whole set.
+    pub(super) fn count_recovery(&self) {
+        // ORDERING: Relaxed, a figure.
+        self.recoveries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often this node has become that after the loss of a whole set.
+    pub fn recoveries(&self) -> u64 {
+        // ORDERING: Relaxed, a figure.
+        self.recoveries.load(Ordering::Relaxed)
+    }
+
+    /// Counts that the controller here has given up a replica that was to replace another one.
+    pub fn count_given_up(&self) {
+        // ORDERING: Relaxed, a figure.
+        self.replacements_given_up.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the controller here has given up such a replica.
+    pub(crate) fn replacements_given_up(&self) -> u64 {
+        // ORDERING: Relaxed, a figure.
+        self.replacements_given_up.load(Ordering::Relaxed)
     }
 }
 

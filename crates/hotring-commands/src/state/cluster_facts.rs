@@ -33,8 +33,14 @@ pub struct ClusterFacts {
     pub copies_in_sync: usize,
     /// Whether this node may answer requests for its data now.
     pub may_answer: bool,
-    /// How often it has become the primary of its shard since its start.
+    /// How often it has become the primary of its shard since its start, and how often of these as the node with the
+    /// most after the loss of a whole set.
     pub promotions: u64,
+    pub recoveries: u64,
+    /// The replicas that this primary has given up before they were in sync, until they are.
+    pub given_up: usize,
+    /// How often this node has given one up, as primary or as controller.
+    pub joins_given_up: u64,
     /// The bytes that it has sent to other shards since its start, to give them slots.
     pub move_bytes: u64,
     /// The mirrors of its keys.
@@ -61,6 +67,7 @@ impl ClusterFacts {
         let coordinator = cluster.coordinator.status();
         let lease = server.settings.config().replication.lease();
         let is_registered = coordinator.lease_age.is_some_and(|age| age < lease);
+        let (given_up, joins_given_up) = server.replication.given_up();
         let owned = |slot: &u16| shard.is_some() && directory.owners.of(*slot) == shard;
         Some(ClusterFacts {
             shard,
@@ -73,6 +80,9 @@ impl ClusterFacts {
             copies_in_sync: own.map_or(0, |(_, shard)| 1 + in_sync(shard)),
             may_answer: server.replication.may_answer(),
             promotions: cluster.promotions(),
+            recoveries: cluster.recoveries(),
+            given_up: given_up.len(),
+            joins_given_up: joins_given_up + cluster.replacements_given_up(),
             move_bytes: cluster.moves.sent_bytes(),
             mirrors: cluster.mirrors.status(),
             coordinator,

@@ -1,6 +1,7 @@
 //! What a node of a cluster does when the coordinator's records give it a role, or take it away.
 
 use hotring_cluster::directory::{Directory, Node};
+use hotring_cluster::lost::{self, Extent};
 use hotring_cluster::mirrors;
 use hotring_cluster::{NodeId, Outcome, Revision, Shard, ShardId, Tenure};
 use hotring_store::{Role, Session};
@@ -44,6 +45,17 @@ impl Server {
             Some(Stand::Follows) => self.follow_recorded(shard, record, &directory),
             Some(Stand::Leads | Stand::Waits) | None => {}
         }
+    }
+
+    /// How far this node's data goes, if all nodes of its shard must tell that, as none is known to have everything.
+    pub fn extent(&self) -> Option<Extent> {
+        let cluster = self.cluster.as_ref()?;
+        let directory = cluster.directory();
+        let (shard, record) = directory.shard_of_node(cluster.me)?;
+        // Without a log of its own it had other data before.
+        let has_log = self.settings.config().log.is_on;
+        let is_over = lost::is_over(record, self.replication.me(), |node| directory.extent(node));
+        if has_log && is_over { self.replication.extent(shard, record) } else { None }
     }
 
     /// Whether this server may take the data of this node, which says whether it leads: in a cluster only that of its

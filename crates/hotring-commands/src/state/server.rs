@@ -293,11 +293,18 @@ impl Server {
     /// The same, by a caller that has locked what is applied.
     pub(super) fn take_over_locked(&self, from: TakeOver, session: &mut Session) {
         let Some(log) = self.persist.durability.stream() else { return };
-        let epoch = from.epoch.0;
+        let (epoch, inherited) = (from.epoch.0, from.inherited);
         if !self.replication.take_over(session, from, log) {
             return;
         }
         self.serve_as_primary(session);
+        if inherited && let Some(cluster) = &self.cluster {
+            cluster.count_recovery();
+            tracing::warn!(
+                "all members of this shard's in-sync set have come back, and this node has the most: it goes on by itself. \
+                 Acknowledged writes that no node had on its disk are lost"
+            );
+        }
         tracing::warn!(epoch, "this server is the primary of its data");
     }
 

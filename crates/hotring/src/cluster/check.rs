@@ -93,8 +93,8 @@ fn of_shard(directory: &Directory, id: ShardId, shard: &Shard, wrong: &mut Vec<S
         wrong.push(format!("shard {id} has no living primary ('hotring cluster failover --help')"));
     } else if !directory.has_primary(shard) {
         wrong.push(format!(
-            "shard {id} is served by nobody: its primary was started again and may have lost writes ('hotring cluster \
-             failover --help')"
+            "shard {id} is served by nobody: its primary was started again and may have lost writes. It goes on by itself \
+             once all that were in sync are back with their data ('hotring cluster status')"
         ));
     }
     if shard.in_sync.is_empty() {
@@ -105,7 +105,13 @@ fn of_shard(directory: &Directory, id: ShardId, shard: &Shard, wrong: &mut Vec<S
     for node in &shard.replicas {
         if directory.is_alive(*node) && !shard.in_sync.contains(node) {
             let called = called(directory, *node);
-            wrong.push(format!("shard {id}: the replica {called} is behind, see its log"));
+            wrong.push(match directory.is_given_up(shard, *node) {
+                true => format!(
+                    "shard {id}: the replica {called} is behind, and its primary has given it up for now: see the logs of \
+                     both, its disk and its network"
+                ),
+                false => format!("shard {id}: the replica {called} is behind, see its log"),
+            });
         }
     }
     let zone = |node: &NodeId| directory.node(*node).map(|node| node.zone.clone());
@@ -230,7 +236,11 @@ mod tests {
         of("shard 0 has no living primary", &|d| _ = d.alive.remove(&id(1)));
         of("is not alive: start it again, or replace it", &|d| _ = d.alive.remove(&id(2)));
         of("shard 0 has one copy", &|d| d.shards.get_mut(&0).unwrap().1.in_sync.clear());
-        of("is behind", &|d| d.shards.get_mut(&0).unwrap().1.in_sync.clear());
+        of("has given it up for now", &|d| {
+            d.shards.get_mut(&0).unwrap().1.in_sync.clear();
+            d.given_up.insert(id(1), vec![id(2)]);
+        });
+        of("is behind, see", &|d| d.shards.get_mut(&0).unwrap().1.in_sync.clear());
         let slots = || "5".parse().unwrap();
         let wanted = |from, to| (1, Wanted { from, to, slots: slots() });
         of("move 3 stands still: shard 7 does not own", &|d| _ = d.moves.insert(3, wanted(7, 0)));

@@ -23,8 +23,9 @@ A primary that lives hands over in order: writes wait for some milliseconds, and
 replica takes over by itself; this command has it do so at once.
 
 With --force a node becomes primary that may lack acknowledged writes, which are then lost: by default the one with the \
-most of those that live. The command shows what each one has; start all nodes of the shard before. A primary that is \
-not alive must be stopped: one that is cut off from the coordinator alone may go on answering.
+most of those that live. The command shows what each one has. Start all nodes of the shard before: once its in-sync set \
+is back as a whole, the one with the most leads by itself. A primary that is not alive must be stopped: one that is cut \
+off from the coordinator alone may go on answering.
 
 Exit codes: 0 if the node is primary, or would be asked with --dry-run; 1 if not";
 

@@ -7,6 +7,7 @@ use hotring_cluster::directory::{Directory, Replacing, sets};
 use hotring_cluster::{NodeId, SLOTS, Shard, ShardId};
 
 use super::moving::shown;
+use super::present::called;
 use super::records::{Records, address_args};
 
 /// The subcommand and its flags.
@@ -73,14 +74,25 @@ fn write_shard(text: &mut String, directory: &Directory, id: ShardId, shard: &Sh
     let role = if serves { "primary" } else { "primary before its restart" };
     write_node(text, directory, primary, role);
     for node in &shard.replicas {
-        let is_in_sync = shard.in_sync.contains(node);
-        write_node(
-            text,
-            directory,
-            *node,
-            if is_in_sync { "replica, in sync" } else { "replica, behind" },
-        );
+        let role = match shard.in_sync.contains(node) {
+            true => "replica, in sync",
+            false if directory.is_given_up(shard, *node) => {
+                "replica, behind, given up by its primary for now (see the logs of both)"
+            }
+            false => "replica, behind",
+        };
+        write_node(text, directory, *node, role);
     }
+    let Some(missing) = directory.missing(shard) else { return };
+    let missing: Vec<String> = missing.iter().map(|node| called(directory, *node)).collect();
+    let _ = match missing.is_empty() {
+        true => writeln!(text, "  all members are back: the one with the most data goes on"),
+        false => writeln!(
+            text,
+            "  waits for these to come back with their data: {} ('hotring cluster failover {id} --force' goes on without)",
+            missing.join(", ")
+        ),
+    };
 }
 
 fn write_node(text: &mut String, directory: &Directory, id: NodeId, role: &str) {
@@ -99,6 +111,7 @@ fn write_node(text: &mut String, directory: &Directory, id: NodeId, role: &str) 
 #[cfg(test)]
 mod tests {
     use hotring_cluster::directory::{Node, Wanted};
+    use hotring_cluster::lost::Extent;
     use hotring_cluster::{Epoch, Identity, Incarnation};
 
     use super::*;
@@ -144,5 +157,18 @@ mod tests {
         directory.alive.insert(id(1), Incarnation(2));
         let text = super::text(&directory);
         assert!(text.contains(": primary before its restart, alive\n"), "{text}");
+        assert!(!text.contains("waits for"), "{text}");
+        let extent = Extent { of: Epoch(5), epoch: Epoch(5), last: 9 };
+        directory.extents.insert(id(1), extent);
+        directory.given_up.insert(id(1), vec![id(3)]);
+        let text = super::text(&directory);
+        let waits =
+            format!("waits for these to come back with their data: {}", called(&directory, id(2)));
+        assert!(
+            text.contains(&waits) && text.contains("behind, given up by its primary"),
+            "{text}"
+        );
+        directory.extents.insert(id(2), extent);
+        assert!(super::text(&directory).contains("all members are back"));
     }
 }

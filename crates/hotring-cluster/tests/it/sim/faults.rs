@@ -1,5 +1,6 @@
 //! Crashes, pauses and cuts, as far as one node keeps everything.
 
+use crate::ids::NodeId;
 use crate::records::Shard;
 use crate::sim::data::{Data, PAIRS};
 use crate::sim::node::End;
@@ -14,6 +15,9 @@ impl World {
         }
         let pause = self.rng.u64(..2 * self.plan.calm);
         self.after(pause, Event::Fault);
+        if self.plan.loses && self.rng.u8(..10) == 0 {
+            return self.lose_all();
+        }
         let n = self.rng.usize(..self.nodes.len());
         let long = if self.rng.bool() { 1000 } else { 6000 };
         let time = self.rng.u64(50..long);
@@ -70,9 +74,44 @@ impl World {
             1..4 => End::Killed,
             _ => End::PowerCut,
         };
-        if self.nodes[n].process.is_none() || !self.may_crash(n, end) {
-            return;
+        if self.nodes[n].process.is_some() && self.may_crash(n, end) {
+            self.end(n, end, time);
         }
+    }
+
+    /// A power cut of all nodes, which come back one by one; a disk may be lost, too. What all members of the set have
+    /// lost is gone, and nothing else may be.
+    fn lose_all(&mut self) {
+        self.stats.losses += 1;
+        for n in 0..self.nodes.len() {
+            let time = self.rng.u64(50..3000);
+            if self.nodes[n].process.is_some() {
+                self.end(n, End::PowerCut, time);
+            }
+        }
+        if self.rng.u8(..6) == 0 {
+            let n = self.rng.usize(..self.nodes.len());
+            self.note(|| format!("node {n} loses its disk"));
+            self.numbers += 1;
+            let mut store = [0; 16];
+            store[..8].copy_from_slice(&self.numbers.to_le_bytes());
+            let node = &mut self.nodes[n];
+            (node.data, node.is_partial, node.is_suspect) = (Data::empty(store), false, true);
+            (node.synced, node.logged) = (0, 0);
+            self.extents[n] = None;
+        }
+        for pair in 0..PAIRS {
+            let has = |node: &NodeId| self.nodes[self.index(*node)].data.values[2 * pair];
+            let most =
+                |shard: &Shard| shard.in_sync.iter().chain([&shard.primary.node]).map(has).max();
+            // A transaction on its way may yet change the set.
+            let records = self.record.iter().map(|(_, shard)| shard).chain(self.coming_records());
+            let kept = records.filter_map(most).min().unwrap_or(0);
+            self.floors[pair] = self.floors[pair].min(kept);
+        }
+    }
+
+    fn end(&mut self, n: usize, end: End, time: u64) {
         self.note(|| format!("node {n} ends: {end:?}"));
         self.stats.crashes += 1;
         let kept = match end {
@@ -108,6 +147,10 @@ impl World {
             node.reboot(now);
         }
         self.after(time, Event::Start(n));
+        // What it has told is there until its lease is over, or it tells something else.
+        if self.plan.loses && self.rng.bool() {
+            self.extents[n] = None;
+        }
     }
 
     /// Whether something is left of everything if this node ends so.

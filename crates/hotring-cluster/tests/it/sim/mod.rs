@@ -11,7 +11,8 @@
 //!
 //! The operator is honest: he promotes no node that he has taken out of the set himself, and forces nothing. No
 //! fault destroys the last copy: at least one node always has everything, knows it and has not restarted
-//! (or has lost nothing by it).
+//! (or has lost nothing by it). In some schedules power cuts stop all nodes: then what any member of the set still
+//! has must be there in the end, and the nodes go on by themselves unless one has lost its disk.
 
 mod clients;
 pub mod data;

@@ -270,6 +270,10 @@ impl World {
             self.replica_mut(to).receive(clock, node, &message);
             return self.act(to);
         };
+        // As a node of a cluster does, which follows its shard's primary alone.
+        if self.plan.loses && !answer.leads {
+            return;
+        }
         let (stamp, store, history) = (answer.stamp, answer.store, answer.history.clone());
         let course = self.replica_mut(to).answer(clock, answer);
         self.note(|| format!("node {to} hears from node {from}, {stamp:?}: {course:?}"));

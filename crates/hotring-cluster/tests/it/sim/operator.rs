@@ -1,7 +1,9 @@
 //! The operator of a pair without records, and who repairs the shard with them.
 
-use crate::ids::NodeId;
+use crate::ids::{Epoch, NodeId};
+use crate::lost;
 use crate::primary::{Primary, Writes};
+use crate::records::Shard;
 use crate::sim::world::World;
 
 /// After a failover was last seen, a handover may still be taken up for this long: the operator looks at
@@ -42,6 +44,12 @@ impl World {
         if self.plan.regroups {
             self.regroup();
         }
+        if self.plan.loses {
+            self.recover();
+            if self.is_stuck() && !(0..self.nodes.len()).any(|n| self.nodes[n].answers(self.now)) {
+                return self.rescue();
+            }
+        }
         // Without a time limit it waits for ever for a replica that follows another one by now.
         if !self.in_trouble && self.now > self.failing_over + WAITED_MAX {
             self.abort_failover(chief, self.machine(chief));
@@ -53,6 +61,46 @@ impl World {
         if !is_well || self.is_whim(8) {
             let n = self.random_node();
             self.promote(n, Vec::new());
+        }
+    }
+
+    /// What the nodes of a shard do of which none is known to have everything: they tell how far their data goes, and
+    /// the one with the most asks for the role.
+    fn recover(&mut self) {
+        if self.rng.u8(..4) > 0 {
+            self.viewed = self.record.clone().map(|(_, shard)| shard);
+        }
+        let Some(record) = self.viewed.clone() else { return };
+        for n in 0..self.nodes.len() {
+            if !self.is_up(n) || self.is_cut_off(n) || self.rng.bool() {
+                continue;
+            }
+            let me = self.nodes[n].process.as_ref().expect("it runs").me;
+            let is_over = lost::is_over(&record, me, |node| self.extents[self.index(node)]);
+            let replica = self.nodes[n].replica().filter(|_| is_over);
+            self.extents[n] = replica.and_then(|replica| replica.extent(&record));
+        }
+        let heir = lost::heir(&record, |node| self.extents[self.index(node)]);
+        let heir = heir.map(|node| self.index(node)).filter(|n| self.is_up(*n) && self.rng.bool());
+        let Some(n) = heir.filter(|n| self.nodes[*n].replica().is_some()) else { return };
+        let clock = self.clock(n);
+        let result = self.replica_mut(n).inherit(clock, &record);
+        self.note(|| format!("node {n} has the most: {result:?}"));
+        if result.is_ok() && self.record.as_ref().is_some_and(|(_, now)| *now == record) {
+            self.check_heir(n, &record);
+        }
+        self.act(n);
+    }
+
+    /// No member of a lost set has more than the node that goes on, and each has come back with data.
+    fn check_heir(&mut self, heir: usize, record: &Shard) {
+        let extent = |n: usize| (self.nodes[n].data.history.epoch(), self.nodes[n].data.last());
+        let members = record.in_sync.iter().chain([&record.primary.node]);
+        let lacks = |n: &usize| extent(*n) > extent(heir) || extent(*n).0 == Epoch(0);
+        let better = members.map(|node| self.index(*node)).find(lacks);
+        let told = better.map(|n| (n, extent(n), extent(heir)));
+        if let Some((n, its, ours)) = told {
+            self.violate(format!("node {heir} goes on with {ours:?} beside node {n} with {its:?}"));
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Plan {
     pub chains: bool,
     /// Whether replicas are taken out of the record, and put back, by others than the primary.
     pub regroups: bool,
+    /// Whether power cuts stop all nodes, and disks are lost with them.
+    pub loses: bool,
     /// Whether nodes outside of the shard mirror keys.
     pub mirrors: bool,
     /// Clocks run at rates up to this many thousandths away from the true one.
@@ -58,13 +60,17 @@ impl Plan {
             1 => Log::EverySecond,
             _ => Log::Synced,
         };
+        let loses = mode == Mode::Recorded && seed % 8 == 4;
+        // A node without a log comes back as another one.
+        let kept = |log: Log| if loses && log == Log::Off { Log::EverySecond } else { log };
         Plan {
             mode,
             is_forced: seed % 8 == 7,
             chains: seed % 8 == 6 && n == 3,
             regroups: mode == Mode::Recorded && seed % 8 == 5,
             mirrors: mode == Mode::Recorded && seed % 8 == 1,
-            logs: (0..n).map(|_| log(rng)).collect(),
+            loses,
+            logs: (0..n).map(|_| log(rng)).map(kept).collect(),
             drift: rng.i64(0..=40),
             lost: if rng.bool() { 0 } else { rng.u64(..100) },
             doubled: if rng.bool() { 0 } else { rng.u64(..200) },

@@ -15,6 +15,8 @@ pub struct Stats {
     pub rescues: u64,
     pub passed_on: u64,
     pub regroups: u64,
+    pub losses: u64,
+    pub recoveries: u64,
     pub mirrored: u64,
     pub revoked: u64,
 }
@@ -33,6 +35,8 @@ impl Stats {
         self.rescues += other.rescues;
         self.passed_on += other.passed_on;
         self.regroups += other.regroups;
+        self.losses += other.losses;
+        self.recoveries += other.recoveries;
         self.mirrored += other.mirrored;
         self.revoked += other.revoked;
     }

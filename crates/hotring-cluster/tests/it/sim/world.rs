@@ -7,6 +7,7 @@ use fastrand::Rng;
 use crate::history::History;
 use crate::ids::{Identity, Incarnation, Moment, NodeId};
 use crate::in_sync::Set;
+use crate::lost::Extent;
 use crate::message::{Positions, ToReplica, Told};
 use crate::primary::{self, Kept, Origin, Primary};
 use crate::records::{Outcome, Request, Revision, Shard};
@@ -59,6 +60,9 @@ pub struct World {
     pub record: Option<(Revision, Shard)>,
     /// The start of each node that the transaction named which added it to the set last, with the revision before it.
     pub named: Vec<Option<(Revision, Incarnation)>>,
+    /// What each node has told of its data, and the record as they see it: no safety rests on watches.
+    pub extents: Vec<Option<Extent>>,
+    pub viewed: Option<Shard>,
     pub in_trouble: bool,
     pub chief: usize,
     /// The node that the operator has told to become primary, with its machine.
@@ -118,6 +122,8 @@ impl World {
             cut_off: Vec::new(),
             record: None,
             named: vec![None; n],
+            extents: vec![None; n],
+            viewed: None,
             in_trouble: true,
             chief: 0,
             pending: None,
@@ -155,9 +161,9 @@ impl World {
             self.record = Some((1, shard.clone()));
             let set = Set::Recorded(SHARD, 1, shard);
             let (store, told) = (self.nodes[0].data.store, Told::default());
-            let deposed = None;
+            let (last, committed, deposed, inherited) = (0, 0, None, false);
             let from =
-                TakeOver { store, history, epoch, last: 0, committed: 0, told, set, deposed };
+                TakeOver { store, history, epoch, last, committed, told, set, deposed, inherited };
             self.begin_as(0, me, from);
         } else {
             // One replica may be outside of the set.
@@ -407,6 +413,7 @@ impl World {
                 self.begin_mirrors(n, start.epoch);
             }
             primary::Act::Ask(request) => self.ask(n, request),
+            primary::Act::GaveUp(node, why) => self.note(|| format!("{node} is given up: {why:?}")),
             primary::Act::PauseWrites => self.pause_writes(n),
             primary::Act::ResumeWrites => self.resume_writes(n),
             primary::Act::FailoverEnded(end) => {
@@ -441,6 +448,7 @@ impl World {
                     format!("node {n} takes over in {:?}, set {:?}", from.epoch, from.set)
                 });
                 self.stats.promotions += 1;
+                self.stats.recoveries += u64::from(from.inherited);
                 let me = self.nodes[n].process.as_ref().expect("it runs").me;
                 self.nodes[n].follows = None;
                 if let Set::Named(set) = &from.set {

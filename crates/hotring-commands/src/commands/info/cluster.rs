@@ -18,6 +18,9 @@ pub(super) fn cluster(f: &Facts<'_>, text: &mut String) {
     field(text, "cluster_copies_in_sync", facts.copies_in_sync);
     field(text, "cluster_may_answer", u8::from(facts.may_answer));
     field(text, "cluster_promotions", facts.promotions);
+    field(text, "cluster_recoveries", facts.recoveries);
+    field(text, "cluster_replicas_given_up", facts.given_up);
+    field(text, "cluster_joins_given_up", facts.joins_given_up);
     field(text, "cluster_move_bytes", facts.move_bytes);
     field(text, "cluster_shards", facts.directory.shards.len());
     field(text, "cluster_nodes", nodes);

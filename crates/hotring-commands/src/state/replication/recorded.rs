@@ -15,9 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hotring_cluster::lost::Extent;
 use hotring_cluster::{
-    Epoch, Held, History, Identity, Kept, Moment, NodeId, Origin, Outcome, Primary, PromoteRefused,
-    ReplicaAct, Request, Revision, Set, Shard, ShardId, StartRefused, TakeOver, Told,
+    Epoch, GivenUp, Held, History, Identity, Kept, Moment, NodeId, Origin, Outcome, Primary,
+    PromoteRefused, Replica, ReplicaAct, Request, Revision, Set, Shard, ShardId, StartRefused,
+    TakeOver, Told,
 };
 use hotring_log::{Backlog, Log, Lsn};
 use hotring_store::Session;
@@ -252,9 +254,42 @@ impl Replication {
     /// # Errors
     /// This node is no replica that has all that was acknowledged. With `accepts_loss` it need not have all.
     pub fn promote_recorded(&self, accepts_loss: bool) -> Result<(), PromoteRefused> {
-        let asked = self.roles().promote_recorded(accepts_loss);
+        self.ask_for_role(|replica, now| replica.promote(now, Vec::new(), accepts_loss))
+    }
+
+    /// Asks for the role after the loss of a whole set, as the node of it with the most.
+    ///
+    /// # Errors
+    /// This node is no replica that has told how far its data goes.
+    pub fn inherit(&self, record: &Shard) -> Result<(), PromoteRefused> {
+        self.ask_for_role(|replica, now| replica.inherit(now, record))
+    }
+
+    fn ask_for_role(
+        &self,
+        ask: impl FnOnce(&mut Replica, Moment) -> Result<(), PromoteRefused>,
+    ) -> Result<(), PromoteRefused> {
+        let mut roles = self.roles();
+        let now = roles.now();
+        let asked = roles.replica().map_or(Err(PromoteRefused::NoRecord), |it| ask(it, now));
+        roles.go_on_with_promotion();
+        drop(roles);
         self.work.notify_one();
         asked
+    }
+
+    /// The replicas that this primary has given up before they were in sync, until they are, and how often it has.
+    pub fn given_up(&self) -> (Vec<NodeId>, u64) {
+        let mut roles = self.roles();
+        let nodes = roles.primary().map_or_else(Vec::new, |primary| primary.given_up().collect());
+        (nodes, roles.joins_given_up)
+    }
+
+    /// How far the data of this node of the shard goes, if it is a replica that is not known to have everything.
+    pub(in crate::state) fn extent(&self, shard: ShardId, record: &Shard) -> Option<Extent> {
+        let mut roles = self.roles();
+        let is_placed = roles.shard() == Some(shard);
+        roles.replica().filter(|_| is_placed)?.extent(record)
     }
 }
 
@@ -444,8 +479,22 @@ impl Roles {
             return None;
         }
         let (epoch, committed, told, deposed) = (record.epoch, 0, Told::default(), None);
-        let set = Set::Recorded(shard, revision, record.clone());
-        Some(TakeOver { store, history, epoch, last, committed, told, set, deposed })
+        let (set, inherited) = (Set::Recorded(shard, revision, record.clone()), false);
+        Some(TakeOver { store, history, epoch, last, committed, told, set, deposed, inherited })
+    }
+
+    /// A replica is given up before it was in sync.
+    pub(super) fn note_given_up(&mut self, node: NodeId, why: GivenUp) {
+        self.joins_given_up += 1;
+        let why = match why {
+            GivenUp::Behind => "it stood still while writes waited for it",
+            GivenUp::Disconnected => "its link has ended",
+        };
+        tracing::warn!(
+            %node,
+            "a replica is not in sync, and is no longer waited for: {why}. It tries again by itself. Look at its log, its disk \
+             and its network; if it is too slow, a larger repl-backlog or in-sync-lag helps"
+        );
     }
 
     /// The node does not become the primary that it was before this start.
@@ -460,14 +509,6 @@ impl Roles {
             ),
         }
         self.tasks.push(Task::StepDown);
-    }
-
-    fn promote_recorded(&mut self, accepts_loss: bool) -> Result<(), PromoteRefused> {
-        let now = self.now();
-        let replica = self.replica().ok_or(PromoteRefused::NoRecord)?;
-        let asked = replica.promote(now, Vec::new(), accepts_loss);
-        self.go_on_with_promotion();
-        asked
     }
 }
 
@@ -491,8 +532,9 @@ mod tests {
         log.append(&mut records);
         let from = |last| {
             let (epoch, set, deposed) = (Epoch(1), Set::Named(Vec::new()), None);
-            let (history, told) = (Default::default(), Told::default());
-            TakeOver { store, history, epoch, last, committed: 0, told, set, deposed }
+            let (history, told, committed) = (Default::default(), Told::default(), 0);
+            let inherited = false;
+            TakeOver { store, history, epoch, last, committed, told, set, deposed, inherited }
         };
         assert!(!roles.take_over(from(4), &log), "record 5 is in the log");
         assert!(roles.replica().is_some() && log.handed() == 5);

@@ -68,6 +68,8 @@ pub struct Roles {
     pub(super) rules: Rules,
     pub(super) tasks: Vec<Task>,
     failover: Option<FailoverEnd>,
+    /// How often replicas were given up before they were in sync.
+    pub(super) joins_given_up: u64,
     /// The time up to which clients may be answered, in milliseconds since `started`; the maximum without a limit.
     pub(super) answers_until: Arc<AtomicU64>,
     /// The epoch in which this node of a cluster is primary, 0 while it is not; the maximum without records.
@@ -102,6 +104,7 @@ impl Roles {
             rules: ReplicationSettings::default().rules(),
             tasks: Vec::new(),
             failover: None,
+            joins_given_up: 0,
             answers_until: Arc::new(AtomicU64::new(if records.is_some() { 0 } else { u64::MAX })),
             leads_in: Arc::new(AtomicU64::new(if records.is_some() { 0 } else { u64::MAX })),
             is_alone: Arc::default(),
@@ -459,6 +462,7 @@ impl Roles {
                     // Neither happens without records.
                     PrimaryAct::Ask(request) => self.ask(request),
                     PrimaryAct::MustNotStart(why) => self.refuse_start(why),
+                    PrimaryAct::GaveUp(node, why) => self.note_given_up(node, why),
                     PrimaryAct::PauseWrites => self.tasks.push(Task::PauseWrites),
                     PrimaryAct::ResumeWrites => self.tasks.push(Task::ResumeWrites),
                     PrimaryAct::FailoverEnded(end) => {

@@ -48,6 +48,21 @@ pub(super) static PARTS: &[Part] = &[
         "Times that this node became the primary of its shard",
         |f, l| value(f, l, |facts| facts.promotions),
     ),
+    counter(
+        "cluster_recoveries_total",
+        "Times that it became that as the node with the most, after all nodes of the shard had been started again",
+        |f, l| value(f, l, |facts| facts.recoveries),
+    ),
+    gauge(
+        "cluster_replicas_given_up",
+        "Replicas that this primary no longer waits for and that are not in sync",
+        |f, l| value(f, l, |facts| facts.given_up),
+    ),
+    counter(
+        "cluster_joins_given_up_total",
+        "Times that this node gave up a replica before it was in sync",
+        |f, l| value(f, l, |facts| facts.joins_given_up),
+    ),
     counter("cluster_move_bytes_total", "Bytes sent to other shards to give them slots", |f, l| {
         value(f, l, |facts| facts.move_bytes)
     }),

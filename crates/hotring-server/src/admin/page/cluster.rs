@@ -47,6 +47,12 @@ fn warnings(facts: &ClusterFacts, html: &mut Html) {
             "This node has not heard the other copies of its data: it answers -CLUSTERDOWN.".into(),
         );
     }
+    if facts.given_up > 0 {
+        warn(format!(
+            "{} replicas of this primary are not in sync, and it no longer waits for them: its log says why.",
+            facts.given_up
+        ));
+    }
     if facts.coordinator.reachable_since.is_none() {
         warn("The coordinator does not answer: the records below are the last known.".into());
     }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotring_cluster::controller::Controller;
+use hotring_cluster::controller::{Controller, Deed};
 use hotring_commands::host::clock;
 use hotring_coordinator::{Failure, Outcome};
 
@@ -27,7 +27,12 @@ pub(super) async fn keep(member: Rc<Member>, registered: Rc<Registered>) {
         let found = controller.look(began.elapsed(), replace_after, lease, &directory);
         let Some((deed, transaction)) = found else { continue };
         match member.ask(member.coordinator.transact(&transaction)).await {
-            Ok(Outcome::Done(_)) => tracing::warn!("controller: {deed}"),
+            Ok(Outcome::Done(_)) => {
+                tracing::warn!("controller: {deed}");
+                if matches!(deed, Deed::GiveUp(..)) {
+                    cluster.count_given_up();
+                }
+            }
             Ok(Outcome::Conflict) => tracing::debug!("other records than known, not done: {deed}"),
             Err(Failure::Refused(why)) => tracing::error!("controller: {deed}: refused: {why}"),
             Err(why) => tracing::debug!("controller: {deed}: {why}"),

@@ -3,14 +3,16 @@
 //! 1. A primary counts as dead while its lease is over, and, after a grace, while the record names an earlier start.
 //! 2. The candidates are the in-sync replicas that live: those in zones with fewer primaries first, then by name.
 //!    Each waits [`STEP`] longer than the one before it, so that one alone asks as a rule.
-//! 3. The order saves time. That one at most succeeds is the records' doing, and that none answers beside the old
+//! 3. If no node is known to have everything, because all were started again, they tell how far their data goes, and
+//!    the one with the most asks once all members of the set have (`hotring_cluster::lost`).
+//! 4. The order saves time. That one at most succeeds is the records' doing, and that none answers beside the old
 //!    primary is the work of the promises.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use hotring_cluster::directory::Directory;
-use hotring_cluster::{Identity, NodeId, Shard};
+use hotring_cluster::{Identity, NodeId, PromoteRefused, Shard, ShardId};
 use hotring_commands::host::clock;
 
 use super::Member;
@@ -27,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Takes the role of this node when it is due, and asks for that of a dead primary.
 pub(super) async fn keep(member: Rc<Member>) {
     let mut session = member.server.store.session_named(super::THREAD);
-    let mut death: Option<(Identity, Instant)> = None;
+    let mut heirs = Heirs { member: member.clone(), death: None, loss: None, missing: None };
     // One promotion needs its time.
     let mut asked: Option<Instant> = None;
     loop {
@@ -35,26 +37,93 @@ pub(super) async fn keep(member: Rc<Member>) {
         let Some(cluster) = &member.server.cluster else { continue };
         member.server.take_recorded_role(&mut session);
         let directory = cluster.directory();
-        let shard = directory.shard_of_node(cluster.me).map(|(_, shard)| shard);
-        let wait = shard.and_then(|shard| wait(&directory, shard, cluster.me));
-        let Some((primary, wait)) = shard.map(|shard| shard.primary).zip(wait) else {
-            death = None;
-            continue;
-        };
-        let since = match death {
-            Some((known, since)) if known == primary => since,
-            _ => clock::monotonic(),
-        };
-        death = Some((primary, since));
+        let found = directory.shard_of_node(cluster.me);
         let is_asking = asked.is_some_and(|asked| asked.elapsed() < member.lease());
-        if since.elapsed() >= wait && !is_asking && !hears_primary(&member) {
-            tracing::warn!(primary = %primary.node, "the primary is gone: this node asks for its role");
-            if let Err(why) = member.server.replication.promote_recorded(false) {
-                tracing::warn!(?why, "this node cannot be primary");
-            }
+        if heirs.look(&directory, cluster.me, found, is_asking) {
             asked = Some(clock::monotonic());
         }
     }
+}
+
+/// What this node knows of a primary that does not serve.
+struct Heirs {
+    member: Rc<Member>,
+    /// The dead primary, and since when it is that.
+    death: Option<(Identity, Instant)>,
+    /// The record of a lost set of which this node has the most, and since when it has.
+    loss: Option<(Shard, Instant)>,
+    /// The members for which a lost set waits, as they were logged last.
+    missing: Option<Vec<NodeId>>,
+}
+
+impl Heirs {
+    /// Asks for the role if it is due, unless it is being asked for. True if this node has asked.
+    fn look(
+        &mut self,
+        directory: &Directory,
+        me: NodeId,
+        found: Option<(ShardId, &Shard)>,
+        is_asking: bool,
+    ) -> bool {
+        let shard = found.map(|(_, shard)| shard);
+        let wait = shard.and_then(|shard| wait(directory, shard, me));
+        let primary = shard.map(|shard| shard.primary).filter(|_| wait.is_some());
+        let dead = since(&mut self.death, primary);
+        let own = shard.filter(|shard| directory.heir(shard) == Some(me));
+        let lost = since(&mut self.loss, own.cloned());
+        if let Some((id, shard)) = found {
+            self.tell_missing(directory, me, id, shard);
+        }
+        if is_asking {
+            return false;
+        }
+        let replication = &self.member.server.replication;
+        // Others that were not in sync, and yet have more, get the same time.
+        if let Some(shard) = own.filter(|_| lost.is_some_and(|lost| lost >= RETURN_MAX)) {
+            tracing::warn!(
+                "all members of this shard's in-sync set are back and none is known to have everything: this node has the \
+                 most, and asks for the role"
+            );
+            note(replication.inherit(shard));
+            return true;
+        }
+        let is_due = dead.zip(wait).is_some_and(|(dead, wait)| dead >= wait);
+        if let Some(primary) = primary.filter(|_| is_due && !hears_primary(&self.member)) {
+            tracing::warn!(primary = %primary.node, "the primary is gone: this node asks for its role");
+            note(replication.promote_recorded(false));
+            return true;
+        }
+        false
+    }
+
+    /// Logs for whom a lost set waits, at the node of its primary.
+    fn tell_missing(&mut self, directory: &Directory, me: NodeId, id: ShardId, shard: &Shard) {
+        let missing = directory
+            .missing(shard)
+            .filter(|missing| shard.primary.node == me && !missing.is_empty());
+        if let Some(missing) = missing.as_ref().filter(|_| missing != self.missing) {
+            let names: Vec<String> = missing.iter().map(NodeId::to_string).collect();
+            tracing::error!(
+                "nobody serves shard {id} before these nodes are back with their data: {}. Start them, or go on without \
+                 what they alone have: hotring cluster failover {id} --force",
+                names.join(", ")
+            );
+        }
+        self.missing = missing;
+    }
+}
+
+fn note(asked: Result<(), PromoteRefused>) {
+    if let Err(why) = asked {
+        tracing::warn!(?why, "this node cannot be primary");
+    }
+}
+
+/// Notes what is so now, and returns for how long it has been.
+fn since<T: PartialEq>(known: &mut Option<(T, Instant)>, now: Option<T>) -> Option<Duration> {
+    let same = known.take().filter(|(known, _)| now.as_ref() == Some(known));
+    *known = now.map(|now| same.unwrap_or_else(|| (now, clock::monotonic())));
+    known.as_ref().map(|(_, since)| since.elapsed())
 }
 
 /// Whether the primary is there all the same: then it has only lost its lease. One that was started again and refused

@@ -178,20 +178,70 @@ fn a_primary_whose_log_lacks_its_last_reign_waits_for_another() {
     assert_has(&other, 0..100);
 }
 
-/// If all nodes of a shard may have lost something, an operator chooses the one that goes on.
-#[test]
-fn after_a_power_cut_of_all_an_operator_chooses() {
-    let (keeper, mut one, mut other) = pair("all", Some(AckWhen::Written));
-    write(&one, 0..100);
-    for node in [&mut one, &mut other] {
+fn refuses(reply: Reply, why: &str) -> bool {
+    matches!(reply, Reply::Error(text) if text.contains(why))
+}
+
+/// Ends both nodes of a pair as a power cut does.
+fn cut_power(nodes: [&mut Node; 2]) {
+    for node in nodes {
         node.kill();
         node.folder.write("reign", "another-boot everysec 1\n");
-        node.start(&keeper);
     }
+}
+
+/// If all nodes of a shard may have lost something, the one with the most goes on: but not before all are back.
+#[test]
+fn after_a_power_cut_of_all_the_shard_goes_on_once_all_are_back() {
+    let (keeper, mut one, mut other) = pair("all", Some(AckWhen::Written));
+    write(&one, 0..100);
+    cut_power([&mut one, &mut other]);
+    one.start(&keeper);
+    wait_for("it tells what it has", || keeper.directory().extents.len() == 1);
+    let before = keeper.directory().shards[&0].1.clone();
+    // Longer than it would wait if it needed no other node.
+    std::thread::sleep(LEASE * 3 / 2);
+    assert_eq!(keeper.directory().shards[&0].1, before);
+    assert!(refuses(one.wire().say("GET k1"), "CLUSTERDOWN"));
+    other.start(&keeper);
+    // Both have the same, so it is the old primary.
+    wait_until_it_serves(&one);
+    assert_has(&one, 0..100);
+    assert_eq!(info(&mut one.wire(), "cluster_recoveries"), "1");
+    wait_for("the other one follows", || all_in_sync(&keeper.directory()));
+    wait_for("nothing is told any more", || keeper.directory().extents.is_empty());
+}
+
+/// A shard of one node waited for an operator, who could choose nothing.
+#[test]
+fn after_a_power_cut_a_shard_of_one_node_goes_on() {
+    let keeper = Keeper::new();
+    let mut node = Node::new(&keeper, "one", Some(AckWhen::Written));
+    found(&keeper, &[vec![&node]]);
+    wait_until_it_serves(&node);
+    write(&node, 0..20);
+    node.kill();
+    node.folder.write("reign", "another-boot everysec 1\n");
+    node.start(&keeper);
+    wait_until_it_serves(&node);
+    assert_has(&node, 0..20);
+}
+
+/// If a node of such a shard has come back without its data, an operator chooses.
+#[test]
+fn after_a_power_cut_an_operator_chooses_if_a_disk_is_lost() {
+    let (keeper, mut one, mut other) = pair("disk", Some(AckWhen::Written));
+    write(&one, 0..100);
+    cut_power([&mut one, &mut other]);
+    other.folder.lose_all_but("node-id");
+    let before = keeper.directory().shards[&0].1.clone();
+    one.start(&keeper);
+    other.start(&keeper);
     wait_for("both wait", || role(&one) == "slave" && role(&other) == "slave");
     let said = |node: &Node, what: &str| node.wire().say(&format!("CLUSTER FAILOVER{what}"));
-    let refuses = |reply, why| matches!(reply, Reply::Error(text) if text.contains(why));
-    wait_for("it may lack writes", || refuses(said(&other, " FORCE"), "TAKEOVER"));
+    wait_for("it may lack writes", || refuses(said(&one, " FORCE"), "TAKEOVER"));
+    std::thread::sleep(LEASE * 3 / 2);
+    assert_eq!(keeper.directory().shards[&0].1, before, "the empty one may have had more");
     assert!(refuses(one.wire().say("GET k1"), "CLUSTERDOWN"));
     assert!(refuses(said(&one, ""), "FAILOVER TO"));
     // Not in the first 100 ms of its process, in which mirrors of an earlier start may last.
