@@ -391,6 +391,13 @@ fn a_replica_that_waits_for_its_primary_is_not_replaced() {
         Some(Deed::Leave(0, dead)),
         "the spare node has become primary"
     );
-    directory.shards.insert(0, (9, shard(9, &[1, 2], &[1, 2])));
+    directory.shards.insert(0, (10, shard(9, &[1, 2, 3], &[1, 2, 3])));
+    assert_eq!(look(245, &directory), Some(Deed::Settle(0)), "neither may leave");
+    directory.shards.insert(0, (11, shard(9, &[1, 2], &[1, 2])));
     assert_eq!(look(250, &directory), Some(Deed::Settle(0)));
+    // The spare node dies before it has anything, and the other one is still dead.
+    directory.shards.insert(0, (12, shard(1, &[2, 3, 9], &[2])));
+    [dead, spare].iter().for_each(|node| _ = directory.alive.remove(node));
+    assert_eq!(look(300, &directory), None);
+    assert_eq!(look(360, &directory), Some(Deed::GiveUp(0, spare)));
 }

@@ -582,4 +582,8 @@ fn a_node_that_lacks_something_tells_nothing_of_a_lost_set() {
     assert_eq!(tells(Held { repairing: true, ..all() }, 1), None);
     assert_eq!(tells(Held { indirect: true, ..all() }, 1), None);
     assert_eq!(tells(Held { caught_up: true, ..all() }, 1), None, "it is promoted as usual");
+    let mut pair = begun_pair(vec![]);
+    assert_eq!(pair.replica.extent(&lost_record()), None, "its primary may send more");
+    pair.replica.disconnected();
+    assert_eq!(pair.replica.extent(&lost_record()), extent(2, 10));
 }
