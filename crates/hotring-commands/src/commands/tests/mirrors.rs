@@ -1,6 +1,6 @@
 //! What a node serves while mirrors may answer reads of one of its keys.
 
-use hotring_cluster::mirrors::{Ask, Budget, GRANT, Heat, MirrorAct};
+use hotring_cluster::mirrors::{Ask, Budget, GRANT, Heat, Key, MirrorAct};
 use hotring_cluster::{Epoch, Moment};
 use hotring_protocol::{Args, Decoder, Limits, Version};
 
@@ -19,10 +19,26 @@ fn guarding() -> Dialogue {
 }
 
 fn guard(dialogue: &Dialogue) {
-    let (server, key) = (dialogue.server(), b"b"[..].into());
+    change_guard(dialogue, MirrorAct::Guard);
+}
+
+fn change_guard(dialogue: &Dialogue, act: fn(Key) -> MirrorAct) {
+    let server = dialogue.server();
     let mut session = server.store.session();
     server.renew_grounds(&mut session);
-    server.guard_keys(&[MirrorAct::Guard(key)], &mut session);
+    server.guard_keys(&[act(b"b"[..].into())], &mut session);
+}
+
+/// The read cached its count in the value, which mirrors went on to answer as it had been.
+#[test]
+fn a_count_is_not_cached_in_a_mirrored_sketch() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    dialogue.say("PFADD b x");
+    guard(&dialogue);
+    // This bit says that the cached count is not valid.
+    assert_eq!(dialogue.say("PFCOUNT b\r\nGETBIT b 120"), ":1¶:1¶");
+    change_guard(&dialogue, MirrorAct::Release);
+    assert_eq!(dialogue.say("PFCOUNT b\r\nGETBIT b 120"), ":1¶:0¶");
 }
 
 /// Only what mirrors told was counted once, so that a key cooled down although the node itself served it.
