@@ -132,6 +132,15 @@ impl Mirrors {
         }
     }
 
+    /// A holder has dropped all keys.
+    pub(crate) fn gave_up(&self, holder: HolderId) {
+        let mut inner = self.lock();
+        if let Some(owner) = &mut inner.owner {
+            owner.gave_up_all(clock::since_boot(), holder);
+            self.pass_on(&mut inner);
+        }
+    }
+
     /// Whether a grant of the key to this holder may last.
     pub(crate) fn is_held(&self, key: &[u8], holder: HolderId) -> bool {
         self.lock().owner.as_ref().is_some_and(|owner| owner.is_held(key, holder))

@@ -98,6 +98,41 @@ fn hold(dialogue: &mut Dialogue) {
     assert_eq!(granted.grants.len(), 1);
 }
 
+/// The keys that two holders have, `b` and `{b}x`, and whose writes wait.
+fn hold_both(one: &mut Dialogue, other: &mut Dialogue) {
+    one.say("SET b 1\r\nSET {b}x 1");
+    let (server, epoch) = (one.server(), Some(Epoch(1)));
+    let mirrors = &server.cluster.as_ref().expect("it is a node").mirrors;
+    mirrors.lead(epoch);
+    let keys = [&b"b"[..], b"{b}x"].map(Key::from);
+    let heats = keys.iter().map(|key| Heat { key: key.clone(), share: (1.0, 1.0), bytes: 1 });
+    mirrors.choose(Budget { keys: 2, bytes: 2 }, heats.collect());
+    let (acts, mut session) = (mirrors.take_guards(), server.store.session());
+    server.renew_grounds(&mut session);
+    server.guard_keys(&acts, &mut session);
+    mirrors.changed(&acts, &[]);
+    let ask = Ask { number: 0, keys: keys.into() };
+    for dialogue in [one, other] {
+        let holder = &dialogue.client().shared;
+        let granted = mirrors.ask(holder, &ask, (epoch, Some(Moment::MAX)), |_| None);
+        assert_eq!(granted.grants.len(), 2);
+    }
+}
+
+/// Neither was heard to drop a key while its own write waited: both waited for the ends of the grants.
+#[test]
+fn holders_that_write_each_others_keys_wait_for_no_grant() {
+    let mut one = node_of(1, Version::Resp2);
+    let mut other = one.with_version(Version::Resp2);
+    hold_both(&mut one, &mut other);
+    for (dialogue, line) in [(&mut one, "SET b 2"), (&mut other, "SET {b}x 2")] {
+        assert!(dialogue.say("HOTRING.MIRROR DROPPED").ends_with("+OK¶"));
+        assert!(dialogue.offer(line).is_none(), "it waits");
+    }
+    let server = one.server();
+    assert!(server.cluster.as_ref().expect("it is a node").mirrors.keys().is_empty());
+}
+
 /// Holders keep replies by their versions: one of an earlier owner could answer again.
 #[test]
 fn no_version_is_granted_twice() {
