@@ -1,6 +1,8 @@
 //! What a node serves while mirrors may answer reads of one of its keys.
 
-use hotring_cluster::mirrors::{Ask, Budget, GRANT, Heat, Key, MirrorAct};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use hotring_cluster::mirrors::{Ask, Budget, Closing, GRANT, Heat, Key, MirrorAct};
 use hotring_cluster::{Epoch, Moment};
 use hotring_protocol::{Args, Decoder, Limits, Version};
 
@@ -203,4 +205,40 @@ fn mirrors_end_when_users_change() {
         assert!(!admin.say(change).starts_with('-'));
         assert!(mirrors.version(b"b").is_none(), "{change}");
     }
+}
+
+/// A move whose task had panicked left its slots without mirrors until the server was started again.
+#[test]
+fn slots_have_mirrors_again_once_no_move_runs() {
+    let mut dialogue = node_of(1, Version::Resp2);
+    let server = dialogue.server();
+    let mirrors = &server.cluster.as_ref().expect("it is a node").mirrors;
+    mirrors.close(Closing::Move(7), "3300".parse().unwrap());
+    mirrors.close(Closing::Handover, "3301".parse().unwrap());
+    server.end_moves(&mut server.store.session());
+    hold(&mut dialogue);
+    assert!(mirrors.is_clear(Closing::Handover), "only moves have ended");
+}
+
+/// The guard stayed, and with it every write of the key waited for ever.
+#[test]
+fn a_panic_leaves_no_guard() {
+    let dialogue = holding();
+    let server = dialogue.server();
+    let mirrors = &server.cluster.as_ref().expect("it is a node").mirrors;
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _alone = mirrors.lock_guards();
+        panic!("while the store gets its guards");
+    }));
+    assert!(panicked.is_err());
+    // Whether the store is to guard nothing.
+    let leads = || {
+        let _alone = mirrors.lock_guards();
+        mirrors.lead(Some(Epoch(1)))
+    };
+    let at_once = leads();
+    assert!(mirrors.version(b"b").is_none(), "the store may not guard it");
+    std::thread::sleep(GRANT);
+    assert!(at_once | leads());
+    assert!(!leads());
 }
