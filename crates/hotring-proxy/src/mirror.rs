@@ -8,14 +8,19 @@
 //! 1. A reply is kept only if the question that was granted went out before its request, on the same connection.
 //! 2. It must not be used once the grant is over, by a clock that counts the time that the machine was suspended.
 //! 3. Keys are dropped before a request that may write them goes out: the node does not ask this connection then.
+//!
+//! Before a request that names a mirrored key all keys are dropped, and the node is told. It may wait for the mirrors
+//! of others, and the node reads no answer of this connection meanwhile: two that write each other's keys would wait
+//! for the ends of the grants.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use hotring_cluster::mirrors::{ASK_MAX, Dropped, Grant, Grants, Holder, Key, REPLY_MAX, Version};
-use hotring_cluster::{Epoch, Slot, slot_of};
+use hotring_cluster::{Epoch, SlotSet, slot_of};
 use hotring_commands::host::clock;
 use hotring_protocol::{Reply, ReplyReader};
+use memchr::memmem;
 
 use crate::plan::write_request;
 use crate::request::Target;
@@ -23,6 +28,12 @@ use crate::request::Target;
 /// Time between two questions for the keys that the node mirrors, and while it mirrors none.
 const NAMES: Duration = Duration::from_millis(250);
 const NO_NAMES: Duration = Duration::from_secs(1);
+
+/// The same while the node refuses them to this user, who may get the right later.
+const REFUSED: Duration = Duration::from_secs(10);
+
+/// Time between two questions for a key that is named but not granted.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Most bytes of the replies that a connection keeps.
 const BYTES_MAX: usize = 16 << 20;
@@ -39,12 +50,16 @@ pub(crate) struct Mirror {
     holder: Holder,
     /// The keys that the node mirrors.
     named: HashMap<Key, Named>,
+    /// The slots of these, and of all that may be granted.
+    slots: SlotSet,
+    /// The node may have granted something since it was last told that all is dropped.
+    may_hold: bool,
     bytes: usize,
     /// When the keys are asked for again.
     asks_at: Option<Instant>,
     /// The question that has no answer yet.
     asking: Option<u64>,
-    /// The node has no such command, or not for this user.
+    /// The node has no such command.
     is_refused: bool,
 }
 
@@ -54,6 +69,8 @@ struct Named {
     is_read: bool,
     /// Reads that were answered here since then.
     hits: u64,
+    /// It was not granted, and is not asked for again before this.
+    rests_until: Option<Instant>,
     kept: Vec<Kept>,
 }
 
@@ -103,8 +120,9 @@ impl Mirror {
             return None;
         }
         let wants_names = self.asks_at.is_none_or(|due| at >= due);
+        let rests = |named: &Named| named.rests_until.is_some_and(|until| at < until);
         // Where nothing is mirrored, a read costs no look at the clock.
-        if !wants_names && !self.named.contains_key(key) {
+        if !wants_names && self.named.get(key).is_none_or(rests) {
             return None;
         }
         let now = clock::since_boot();
@@ -112,23 +130,24 @@ impl Mirror {
         if !wants_names && lasts && !self.holder.due(now).any(|due| due == key) {
             return None;
         }
+        let read = self.named.iter().filter(|(_, named)| named.is_read).take(ASK_MAX);
+        let read = read.map(|(key, _)| key.clone()).collect();
+        // Without a question all stays as it is, so that the next one tells of the hits.
+        let ask = self.holder.ask(now, read)?;
         if wants_names {
             let pause = if self.named.is_empty() { NO_NAMES } else { NAMES };
             self.asks_at = Some(at + pause);
         }
-        let read = self.named.iter_mut().filter(|(_, named)| named.is_read).take(ASK_MAX);
-        let read: Vec<(Key, u64)> = read
-            .map(|(key, named)| {
-                named.is_read = false;
-                (key.clone(), std::mem::take(&mut named.hits))
-            })
-            .collect();
-        let keys = read.iter().map(|(key, _)| key.clone()).collect();
-        let ask = self.holder.ask(now, keys)?;
         self.asking = Some(ask.number);
-        let hits: Vec<String> = read.iter().map(|(_, hits)| hits.to_string()).collect();
+        self.may_hold |= !ask.keys.is_empty();
+        let mut hits = Vec::with_capacity(ask.keys.len());
+        for key in &ask.keys {
+            let named = self.named.get_mut(key).expect("it was found there");
+            (named.is_read, named.rests_until) = (false, Some(at + AGAIN));
+            hits.push(std::mem::take(&mut named.hits).to_string());
+        }
         let mut words: Vec<&[u8]> = vec![b"HOTRING.MIRROR", b"ASK"];
-        for ((key, _), hits) in read.iter().zip(&hits) {
+        for (key, hits) in ask.keys.iter().zip(&hits) {
             words.extend([&**key, hits.as_bytes()]);
         }
         let mut bytes = Vec::new();
@@ -142,18 +161,25 @@ impl Mirror {
         let Some((grants, names)) = parse(reply).and_then(|reply| read_grants(number, reply))
         else {
             // Other errors pass.
-            let lasting: [&[u8]; 2] = [b"-ERR ", b"-NOPERM "];
-            self.is_refused = lasting.iter().any(|error| reply.starts_with(error));
+            self.is_refused = reply.starts_with(b"-ERR ");
+            if reply.starts_with(b"-NOPERM ") {
+                self.asks_at = Some(clock::monotonic() + REFUSED);
+            }
             return self.drop_all();
         };
         let mut named: HashMap<Key, Named> = HashMap::new();
-        let granted = grants.grants.iter().map(|(key, _)| key.clone());
-        for key in granted.chain(names) {
+        for key in names {
             let known = self.named.remove(&key).unwrap_or_default();
             named.insert(key, known);
         }
+        for (key, _) in &grants.grants {
+            let known = self.named.remove(key).unwrap_or_default();
+            named.insert(key.clone(), Named { rests_until: None, ..known });
+        }
         self.named = named;
         self.holder.granted(clock::since_boot(), grants);
+        let slots = self.named.keys().chain(self.holder.known()).map(|key| slot_of(key));
+        self.slots = slots.collect();
         self.count();
     }
 
@@ -193,17 +219,28 @@ impl Mirror {
         Some(bytes)
     }
 
-    /// A request that may write is about to go to the node.
-    pub(crate) fn written(&mut self, target: Target) {
-        if self.named.is_empty() && self.asking.is_none() {
-            return;
+    /// A request that may write is about to go to the node. Returns what must go before it, if anything.
+    pub(crate) fn written(&mut self, target: Target, request: &[u8]) -> Option<Vec<u8>> {
+        let slot = target.slot();
+        if !self.may_hold || slot.is_some_and(|slot| !self.slots.contains(slot)) {
+            return None;
         }
-        let is_of = |slot: Option<Slot>, key: &[u8]| slot.is_none_or(|slot| slot == slot_of(key));
-        self.holder.give_up(|key| is_of(target.slot(), key));
-        for (_, named) in self.named.iter_mut().filter(|(key, _)| is_of(target.slot(), key)) {
+        let is_of = |key: &[u8]| slot.is_none_or(|slot| slot == slot_of(key));
+        // The bytes of a key may stand for something else, which costs some hits.
+        let is_named = |key: &Key| is_of(key) && memmem::find(request, key).is_some();
+        let drops_all = slot.is_none() || self.named.keys().any(is_named);
+        self.holder.give_up(|key| drops_all || is_of(key));
+        // The replies of others are right again once the same version is granted again.
+        for (_, named) in self.named.iter_mut().filter(|(key, _)| is_of(key)) {
             named.kept.clear();
         }
         self.count();
+        self.may_hold = !drops_all;
+        drops_all.then(|| {
+            let mut bytes = Vec::new();
+            write_request([b"HOTRING.MIRROR", &b"DROPPED"[..]].into_iter(), &mut bytes);
+            bytes
+        })
     }
 
     fn drop_all(&mut self) {
@@ -254,10 +291,13 @@ fn read_grants(number: u64, reply: Reply) -> Option<(Grants, Vec<Key>)> {
 
 #[cfg(test)]
 mod tests {
+    use hotring_cluster::mirrors::GRANT;
+
     use super::*;
 
     const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
     const STRLEN: &[u8] = b"*2\r\n$6\r\nSTRLEN\r\n$1\r\nk\r\n";
+    const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n2\r\n";
     const REPLY: &[u8] = b"$1\r\n1\r\n";
 
     fn granted(number: u64, ms: u64) -> Vec<u8> {
@@ -326,16 +366,75 @@ mod tests {
     #[test]
     fn a_write_of_the_slot_ends_the_mirror_before_it_goes_out() {
         let mut mirror = mirror(10_000);
-        mirror.written(Target::Slot(slot_of(b"other")));
+        assert!(mirror.written(Target::Slot(slot_of(b"other")), SET).is_none());
         assert!(answers(&mut mirror));
         let number = ask_again(&mut mirror);
-        mirror.written(Target::Slot(slot_of(b"k")));
+        let script = b"*1\r\n$6\r\nSCRIPT\r\n";
+        assert!(mirror.written(Target::Slot(slot_of(b"k")), script).is_none());
         assert!(!answers(&mut mirror));
         // This was asked before.
         mirror.answered(number, &granted(1, 10_000));
         let keeps = sent(&mut mirror, GET).expect("it is named");
         mirror.keep(keeps, REPLY);
         assert!(!answers(&mut mirror));
+    }
+
+    /// Two proxies that wrote keys that the other one held waited for the ends of the grants.
+    #[test]
+    fn before_a_write_of_a_mirrored_key_all_keys_are_dropped() {
+        for target in [Target::Slot(slot_of(b"x")), Target::Any] {
+            let mut mirror = mirror(10_000);
+            let number = ask_again(&mut mirror);
+            let both = b"*2\r\n*1\r\n*4\r\n$1\r\nk\r\n:1\r\n:1\r\n:99\r\n*1\r\n$1\r\nx\r\n";
+            mirror.answered(number, both);
+            assert!(answers(&mut mirror));
+            let word = mirror.written(target, b"*2\r\n$4\r\nINCR\r\n$1\r\nx\r\n");
+            assert_eq!(word.unwrap(), b"*2\r\n$14\r\nHOTRING.MIRROR\r\n$7\r\nDROPPED\r\n");
+            assert!(!answers(&mut mirror));
+            assert!(mirror.written(target, SET).is_none(), "nothing is held any more");
+            let number = ask_again(&mut mirror);
+            mirror.answered(number, &granted(1, 10_000));
+            assert_eq!(answers(&mut mirror), target != Target::Any, "its value is the same");
+            assert!(mirror.written(Target::Slot(slot_of(b"k")), SET).is_some());
+        }
+    }
+
+    /// Each read asked again at once, until there was no room for more questions.
+    #[test]
+    fn a_key_that_is_not_granted_is_asked_for_after_a_pause() {
+        let (mut mirror, begin) = (mirror(20), Instant::now());
+        std::thread::sleep(Duration::from_millis(30));
+        mirror.asks_at = Some(begin + NAMES);
+        for at in [begin, begin + AGAIN] {
+            assert!(sent(&mut mirror, GET).is_some());
+            let number = mirror.ask(b"k", at).expect("it is due").0;
+            mirror.answered(number, b"*2\r\n*0\r\n*1\r\n$1\r\nk\r\n");
+            assert!(mirror.ask(b"k", at).is_none());
+        }
+        let number = mirror.ask(b"k", begin + 2 * AGAIN).expect("it is due").0;
+        mirror.answered(number, &granted(1, 20));
+        assert!(mirror.ask(b"k", begin + 2 * AGAIN).is_some(), "a grant that ends is renewed");
+    }
+
+    /// Those were lost that a question was to tell of for which there was no room.
+    #[test]
+    fn all_hits_are_told() {
+        let (mut mirror, mut told) = (mirror(10_000), 0);
+        let mut tell = |mirror: &mut Mirror| {
+            mirror.asks_at = None;
+            let Some((number, question)) = mirror.ask(b"k", Instant::now()) else { return };
+            let question = String::from_utf8(question).unwrap();
+            told += question.lines().last().unwrap().parse::<u64>().unwrap();
+            mirror.answered(number, &granted(1, 10_000));
+        };
+        for _ in 0..200 {
+            assert!(answers(&mut mirror));
+            tell(&mut mirror);
+        }
+        std::thread::sleep(GRANT);
+        assert!(answers(&mut mirror));
+        tell(&mut mirror);
+        assert_eq!(told, 201);
     }
 
     fn ask_again(mirror: &mut Mirror) -> u64 {
@@ -372,14 +471,20 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_refuses_is_asked_no_more() {
-        for (error, is_asked) in [("-NOPERM no\r\n", false), ("-LOADING soon\r\n", true)] {
-            let mut mirror = mirror(10_000);
+    fn a_node_that_refuses_is_asked_no_more_or_seldom() {
+        for (error, pause) in [
+            ("-ERR unknown command\r\n", Duration::MAX),
+            ("-NOPERM no\r\n", REFUSED),
+            ("-LOADING soon\r\n", NAMES),
+        ] {
+            let (begin, mut mirror) = (Instant::now(), mirror(10_000));
             let number = ask_again(&mut mirror);
             mirror.answered(number, error.as_bytes());
             assert!(!answers(&mut mirror));
-            mirror.asks_at = None;
-            assert_eq!(mirror.ask(b"k", Instant::now()).is_some(), is_asked, "{error}");
+            assert!(mirror.ask(b"k", begin).is_none(), "{error}");
+            let now = Instant::now();
+            let later = now.checked_add(pause).unwrap_or(now + 2 * REFUSED);
+            assert_eq!(mirror.ask(b"k", later).is_some(), pause < Duration::MAX, "{error}");
         }
     }
 }

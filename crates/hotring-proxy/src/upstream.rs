@@ -416,13 +416,15 @@ impl Upstream {
             let reply = &link.input.bytes()[..len];
             // A push message answers no request.
             if reply[0] == b'>' {
-                let answer = self.inner.borrow_mut().mirror.pushed(reply);
-                match (answer, &upstreams.tracking) {
-                    (Some(answer), _) => {
-                        self.queue(&answer, Request::aside(Aside::Dropped, now), now);
+                match &upstreams.tracking {
+                    // It takes no part in mirrors.
+                    Some(tracking) => tracking.pass_on(reply),
+                    None => {
+                        let answer = self.inner.borrow_mut().mirror.pushed(reply);
+                        if let Some(answer) = answer {
+                            self.queue(&answer, Request::aside(Aside::Dropped, now), now);
+                        }
                     }
-                    (None, Some(tracking)) => tracking.pass_on(reply),
-                    (None, None) => {}
                 }
             } else {
                 let (request, bytes) = self.answered(reply, now)?;
@@ -541,8 +543,10 @@ impl Queued {
 impl Inner {
     /// Adds a request.
     fn queue(&mut self, bytes: &[u8], request: Request, now: Instant) {
-        if request.writes {
-            self.mirror.written(request.target);
+        if request.writes
+            && let Some(word) = self.mirror.written(request.target, bytes)
+        {
+            self.queue(&word, Request::aside(Aside::Dropped, now), now);
         }
         if self.requests.is_empty() {
             self.heard_at = now;
@@ -592,5 +596,32 @@ impl Inner {
         if let Some(task) = self.task.take() {
             task.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_cluster::slot_of;
+
+    use super::*;
+    use crate::request::{Target, Ticket};
+
+    #[test]
+    fn what_a_write_drops_is_told_ahead_of_it() {
+        let (upstream, now) = (Upstream::new(0), Instant::now());
+        let read = |number, reply: &[u8]| {
+            assert!(upstream.read_mirror(b"k", b"GET k", now, |_| ()).is_some());
+            upstream.inner.borrow_mut().mirror.answered(number, reply);
+        };
+        read(1, b"*2\r\n*0\r\n*1\r\n$1\r\nk\r\n");
+        read(2, b"*2\r\n*1\r\n*4\r\n$1\r\nk\r\n:1\r\n:1\r\n:99\r\n*0\r\n");
+        let ticket = Ticket { replies: Rc::default(), number: 0, part: 0 };
+        let write = Request::new(Target::Slot(slot_of(b"k")), ticket, true, now);
+        upstream.queue(b"SET k", write, now);
+        let inner = upstream.inner.borrow();
+        let asides: Vec<_> = inner.requests.iter().map(|queued| queued.request.aside).collect();
+        let asked = [1, 2].map(|number| Some(Aside::Ask(number)));
+        assert_eq!(asides, [asked[0], asked[1], Some(Aside::Dropped), None]);
+        assert!(inner.bytes.ends_with(b"$7\r\nDROPPED\r\nSET k"));
     }
 }

@@ -7,11 +7,10 @@
 //!
 //! The walk reads in steps while writers continue, so only the digests of stores at rest can be compared.
 
-use hotring_index::{Block, Damaged, Entry, Value};
+use hotring_index::{Damaged, Entry, Value};
 use twox_hash::XxHash3_128;
 
-use crate::container::Contents;
-use crate::container::large::Large;
+use crate::container::large::LongValue;
 use crate::history::History;
 use crate::metadata::Metadata;
 use crate::session::Session;
@@ -44,12 +43,7 @@ enum Stage {
 struct Head {
     key: Box<[u8]>,
     expire_at: Option<u64>,
-}
-
-/// A long value, whose digest is computed when no session waits.
-enum Long {
-    Block(u8, Block),
-    Container(Contents),
+    kind: u8,
 }
 
 impl DigestWalk {
@@ -106,7 +100,7 @@ impl DigestWalk {
                 let mut longs = Vec::new();
                 let next = session.read_all(|index| {
                     index.scan(*cursor, STEP_ITEMS, *now, |entry| match long_of(&entry) {
-                        Some(long) => longs.push((head_of(&entry), long)),
+                        Some(long) => longs.push(long),
                         None => {
                             let digest = mixer.short(number, &entry, *now);
                             *sum = sum.wrapping_add(digest);
@@ -127,17 +121,11 @@ impl DigestWalk {
     }
 }
 
-fn head_of(entry: &Entry<'_>) -> Head {
-    Head { key: entry.key.into(), expire_at: entry.expire_at }
-}
-
-fn long_of(entry: &Entry<'_>) -> Option<Long> {
+fn long_of(entry: &Entry<'_>) -> Option<(Head, LongValue)> {
     let block = entry.block()?;
     let Value::Bytes { kind, .. } = entry.value else { return None };
-    Some(match Large::of(block) {
-        Some(large) => Long::Container(large.snapshot()),
-        None => Long::Block(kind, block.to_block()),
-    })
+    let head = Head { key: entry.key.into(), expire_at: entry.expire_at, kind };
+    Some((head, LongValue::of(block)))
 }
 
 /// Computes digests of items.
@@ -159,14 +147,14 @@ impl Mixer {
         self.stored(number, (entry.key, entry.expire_at), entry.value, now)
     }
 
-    fn long(&mut self, number: u8, head: &Head, long: &Long, now: u64) -> u128 {
+    fn long(&mut self, number: u8, head: &Head, long: &LongValue, now: u64) -> u128 {
         let (key, expire_at) = (&head.key[..], head.expire_at);
         match long {
-            Long::Block(kind, block) => {
-                let value = Value::Bytes { kind: *kind, bytes: block };
+            LongValue::Block(block) => {
+                let value = Value::Bytes { kind: head.kind, bytes: block };
                 self.stored(number, (key, expire_at), value, now)
             }
-            Long::Container(contents) => contents
+            LongValue::Container(contents) => contents
                 .parts
                 .view(|value| self.item(number, (key, expire_at), digest_of(value, now), &[])),
         }

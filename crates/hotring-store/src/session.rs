@@ -544,7 +544,7 @@ impl Session {
     }
 
     /// Whether the grounds let this session write the key. The caller must hold it.
-    pub(crate) fn may_write_key(&self, key: &[u8]) -> bool {
+    pub fn may_write_key(&self, key: &[u8]) -> bool {
         may_write(&self.logged, self.writes, key)
     }
 

@@ -13,11 +13,10 @@
 use std::fmt;
 use std::io;
 
-use hotring_index::{Block, Damaged, Entry};
+use hotring_index::{Damaged, Entry};
 use hotring_log::{ALL, Effect, HOTTEST, Lsn, SnapshotWriter};
 
-use crate::container::Contents;
-use crate::container::large::Large;
+use crate::container::large::LongValue;
 use crate::gate::Hold;
 use crate::holds::Keys;
 use crate::logged::with_form;
@@ -337,12 +336,6 @@ pub(crate) struct Long {
     value: LongValue,
 }
 
-enum LongValue {
-    Block(Block),
-    /// A snapshot of a large container.
-    Container(Contents),
-}
-
 impl Long {
     fn len(&self) -> usize {
         match &self.value {
@@ -372,11 +365,7 @@ fn hand_out(entry: &Entry<'_>, longs: &mut Vec<Long>, f: &mut impl FnMut(&Effect
     let Entry { key, expire_at, .. } = *entry;
     with_form(entry.value, |form, value| match entry.block() {
         Some(block) => {
-            let value = match Large::of(block) {
-                Some(large) => LongValue::Container(large.snapshot()),
-                None => LongValue::Block(block.to_block()),
-            };
-            longs.push(Long { key: key.into(), form, expire_at, value });
+            longs.push(Long { key: key.into(), form, expire_at, value: LongValue::of(block) });
         }
         None => f(&Effect::Put { key, form, expire_at, value }),
     });

@@ -76,12 +76,16 @@ impl Holder {
 
     /// This node is about to write keys of the owner: it drops those of them that it has.
     pub fn give_up(&mut self, is_written: impl Fn(&[u8]) -> bool) {
-        let known = self.kept.keys().chain(self.asked.iter().flat_map(|asked| &asked.keys));
-        let written: Vec<Key> = known.filter(|key| is_written(key)).cloned().collect();
+        let written: Vec<Key> = self.known().filter(|key| is_written(key)).cloned().collect();
         for key in written {
             self.kept.remove(&key);
             self.dropped.insert(key, self.last);
         }
+    }
+
+    /// The keys that it has, or has asked for a moment ago. Some are named twice.
+    pub fn known(&self) -> impl Iterator<Item = &Key> {
+        self.kept.keys().chain(self.asked.iter().flat_map(|asked| &asked.keys))
     }
 
     /// The version of a key that may be read now.

@@ -220,6 +220,13 @@ impl Owner {
         }
     }
 
+    /// A holder has dropped all keys without being asked, and all that it asked before.
+    pub fn gave_up_all(&mut self, now: Moment, holder: HolderId) {
+        let is_held = |key: &&Key| self.is_held(key, holder);
+        let held: Vec<Key> = self.keys.keys().filter(is_held).cloned().collect();
+        held.iter().for_each(|key| self.gave_up(now, holder, key));
+    }
+
     /// Nothing of these slots is mirrored any more, and nothing will be until [`Owner::open`].
     pub fn close(&mut self, now: Moment, closing: Closing, slots: SlotSet) {
         let keys: Vec<Key> =

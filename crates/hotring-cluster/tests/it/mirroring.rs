@@ -126,6 +126,26 @@ fn a_write_goes_on_once_every_holder_has_dropped_the_key() {
     assert!(owner.begin(HOT));
 }
 
+/// Two holders write keys that the other one has: neither can answer before its own write is through.
+#[test]
+fn what_a_holder_gives_up_before_it_writes_delays_no_other_write() {
+    let mut owner = owner();
+    assert!(owner.begin(b"other"));
+    owner.has_guard(ms(0), b"other");
+    let asked = Ask { number: 1, keys: vec![key("hot"), key("other")] };
+    for holder in [7, 8] {
+        assert_eq!(owner.ask(ms(0), holder, &asked, Some(ms(2000)), |_| None).grants.len(), 2);
+    }
+    owner.acts();
+    owner.gave_up_all(ms(1), 7);
+    assert_eq!(owner.guarded().map(|(_, holders)| holders).collect::<Vec<_>>(), [1, 1]);
+    owner.revoke(ms(1), HOT);
+    assert!(owner.is_guarded(HOT));
+    owner.gave_up_all(ms(2), 8);
+    owner.revoke(ms(2), b"other");
+    assert!(!owner.is_guarded(HOT) && !owner.is_guarded(b"other"));
+}
+
 #[test]
 fn a_key_that_is_written_before_it_is_guarded_is_never_granted() {
     let mut owner = Owner::promoted(Epoch(1), 0);

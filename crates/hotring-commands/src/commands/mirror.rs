@@ -3,11 +3,13 @@
 //! ```text
 //! ASK [key hits ...]         [[key epoch number milliseconds] ...] [key ...]    what is granted, what else is mirrored
 //! DROPPED key epoch number   +OK
+//! DROPPED                    +OK    all keys
 //! LIST                       [[key holders] ...]
 //! >hotring.mirror key epoch number                                             a push: drop the key
 //! ```
 //! Whoever asks must read the values behind that on the same connection, and must drop keys before it writes them
-//! there. Keys are shown to those who may read them.
+//! there. It should drop all and say so then: while the write waits for another holder, its answers are not read. Keys
+//! are shown to those who may read them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -31,6 +33,7 @@ pub(crate) fn hotring_mirror(c: &mut Context<'_>) -> Outcome {
     match (&word[..], c.args.len()) {
         (b"ask", len) if len % 2 == 0 && len <= 2 + 2 * ASK_MAX => ask(c),
         (b"dropped", 5) => dropped(c),
+        (b"dropped", 2) => dropped_all(c),
         (b"list", 2) => list(c),
         _ => Err(Failure::Syntax),
     }
@@ -112,6 +115,12 @@ fn dropped(c: &mut Context<'_>) -> Outcome {
     let version = Version { epoch: Epoch(number(3)?), number: number(4)? };
     let dropped = Dropped { key: c.args.at(2).into(), version };
     cluster(c)?.mirrors.dropped(c.client.shared.id, &dropped);
+    c.reply.ok();
+    Ok(())
+}
+
+fn dropped_all(c: &mut Context<'_>) -> Outcome {
+    cluster(c)?.mirrors.gave_up(c.client.shared.id);
     c.reply.ok();
     Ok(())
 }

@@ -70,10 +70,11 @@ impl Executor {
         loop {
             self.batch.decode(talk, input, start, run.config);
             self.batch.prefetch(input, run.store);
-            if talk.authenticated && !run.notes.pass(self.batch.requests().len()) {
-                self.note_keys(input, &mut run);
+            let (ran, ended) = self.run_batch(talk, client, input, out_max, out, &mut run);
+            // After the run: a request that must run again counts once.
+            if talk.authenticated && !run.notes.pass(ran) {
+                self.note_keys(ran, input, &mut run);
             }
-            let ended = self.run_batch(talk, client, input, out_max, out, &mut run);
             if run.store.marks_writes() {
                 self.note_shown(input, &mut run);
             }
@@ -87,7 +88,7 @@ impl Executor {
         }
     }
 
-    /// Runs the requests of the batch; Some if the run ends before the end of the batch.
+    /// Runs the requests of the batch: how many have run, and Some if the run ends before the end of the batch.
     #[inline(always)]
     fn run_batch(
         &self,
@@ -97,25 +98,26 @@ impl Executor {
         out_max: usize,
         out: &mut Vec<u8>,
         run: &mut Run<'_>,
-    ) -> Option<Fed> {
-        for decoded in self.batch.requests() {
+    ) -> (usize, Option<Fed>) {
+        let requests = self.batch.requests();
+        for (i, decoded) in requests.iter().enumerate() {
             if out.len() > out_max {
                 // The decoder has already decoded later requests of the batch, which the next call decodes again.
                 talk.decoder = Decoder::new();
-                return Some(Fed { consumed: decoded.start, stalled: true });
+                return (i, Some(Fed { consumed: decoded.start, stalled: true }));
             }
             // Another client may have swapped the database since the previous request.
             run.store.select(client.database);
             talk.run(&decoded.request, &input[decoded.start..], client, out, run);
             if client.must_run_again() {
                 talk.decoder = Decoder::new();
-                return Some(Fed { consumed: decoded.start, stalled: false });
+                return (i, Some(Fed { consumed: decoded.start, stalled: false }));
             }
             if client.closing.is_some() {
-                return Some(Fed::all(input));
+                return (i + 1, Some(Fed::all(input)));
             }
         }
-        None
+        (requests.len(), None)
     }
 
     /// Decides after a complete batch whether the run ends; None to run the next batch.
@@ -153,10 +155,10 @@ impl Executor {
         shown::note_keys(run.store, keys.flat_map(ArgsView::iter));
     }
 
-    /// Samples the batch for the list of hot keys and the accesses of slots.
+    /// Samples the first `ran` requests for the list of hot keys and the accesses of slots.
     #[cold]
-    fn note_keys(&self, input: &[u8], run: &mut Run<'_>) {
-        let requests = self.batch.requests();
+    fn note_keys(&self, ran: usize, input: &[u8], run: &mut Run<'_>) {
+        let requests = &self.batch.requests()[..ran];
         let mut next = 0;
         while let Some((passed, weight)) = run.notes.next(requests.len() - next, run.random) {
             let decoded = &requests[next + passed];

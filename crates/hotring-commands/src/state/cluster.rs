@@ -139,7 +139,7 @@ impl Cluster {
     }
 
     /// The moves whose slots wait or come.
-    pub fn moving(&self) -> Vec<MoveId> {
+    pub(super) fn moving(&self) -> Vec<MoveId> {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
         let all: BTreeSet<MoveId> =
             served.held.keys().chain(served.imports.keys()).copied().collect();

@@ -132,6 +132,15 @@ impl Mirrors {
         }
     }
 
+    /// A holder has dropped all keys.
+    pub(crate) fn gave_up(&self, holder: HolderId) {
+        let mut inner = self.lock();
+        if let Some(owner) = &mut inner.owner {
+            owner.gave_up_all(clock::since_boot(), holder);
+            self.pass_on(&mut inner);
+        }
+    }
+
     /// Whether a grant of the key to this holder may last.
     pub(crate) fn is_held(&self, key: &[u8], holder: HolderId) -> bool {
         self.lock().owner.as_ref().is_some_and(|owner| owner.is_held(key, holder))
@@ -168,11 +177,15 @@ impl Mirrors {
 
     /// The slots stay here after all, or are another shard's.
     pub fn open(&self, closing: Closing) {
+        self.lock().open(closing);
+    }
+
+    /// No task of a move runs: opens all that moves have closed.
+    pub(crate) fn open_for_moves(&self) {
         let mut inner = self.lock();
-        inner.closed.remove(&closing);
-        if let Some(owner) = &mut inner.owner {
-            owner.open(closing);
-        }
+        let is_of_move = |closing: &Closing| matches!(closing, Closing::Move(_));
+        let closings: Vec<Closing> = inner.closed.keys().copied().filter(is_of_move).collect();
+        closings.into_iter().for_each(|closing| inner.open(closing));
     }
 
     /// The node is primary in this epoch and may mirror keys. Returns whether the store must guard nothing any more.
@@ -180,12 +193,7 @@ impl Mirrors {
         let (mut inner, now) = (self.lock(), clock::since_boot());
         if inner.epoch != epoch {
             inner.epoch = epoch;
-            if let Some(owner) = inner.owner.take() {
-                inner.numbers = owner.numbers();
-                (inner.quiet_until, inner.is_stale) = (now + GRANT, true);
-            }
-            (inner.choice, inner.guards) = Default::default();
-            inner.waits.clear();
+            inner.end_owner(now);
         }
         if now < inner.quiet_until {
             return false;
@@ -215,7 +223,14 @@ impl Mirrors {
 
     /// Keeps others from changing what the store guards.
     pub(crate) fn lock_guards(&self) -> MutexGuard<'_, ()> {
-        self.guarding.lock().unwrap_or_else(PoisonError::into_inner)
+        self.guarding.lock().unwrap_or_else(|poisoned| {
+            // A thread has panicked in between: the store may guard other keys than the owner believes.
+            let mut inner = self.lock();
+            inner.end_owner(clock::since_boot());
+            (inner.epoch, inner.is_stale) = (None, true);
+            self.guarding.clear_poison();
+            poisoned.into_inner()
+        })
     }
 
     /// Time has passed. Returns what is to change in the store.
@@ -302,6 +317,25 @@ impl Mirrors {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // After a panic a guard may last too long, which only costs time.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Forgets the owner. Its grants may last.
+    fn end_owner(&mut self, now: Moment) {
+        if let Some(owner) = self.owner.take() {
+            self.numbers = owner.numbers();
+            (self.quiet_until, self.is_stale) = (now + GRANT, true);
+        }
+        (self.choice, self.guards) = Default::default();
+        self.waits.clear();
+    }
+
+    fn open(&mut self, closing: Closing) {
+        self.closed.remove(&closing);
+        if let Some(owner) = &mut self.owner {
+            owner.open(closing);
+        }
     }
 }
 

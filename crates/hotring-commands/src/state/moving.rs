@@ -49,6 +49,16 @@ impl Server {
         self.change_grounds(session, |served| served.import(id, slots))
     }
 
+    /// No task of a move runs: nothing waits for one, comes by one, or has no mirrors because of one.
+    pub fn end_moves(&self, session: &mut Session) {
+        let Some(cluster) = &self.cluster else { return };
+        for id in cluster.moving() {
+            self.hold_slots(id, None, session);
+            self.import_slots(id, None, session);
+        }
+        cluster.mirrors.open_for_moves();
+    }
+
     /// Begins to remove what is hidden now. Whoever waits a while before the first key lets requests end that were
     /// checked before it was hidden; those that have not ended are answered as if they began later.
     pub fn begin_to_forget(&self, session: &Session) -> Forgetting {

@@ -114,3 +114,19 @@ pub(crate) fn value_of<T: Type>(
     }
     NewValue::Bytes { kind: T::KIND, bytes: held.into() }
 }
+
+/// A long value that a walk shares with the store, and looks at when no session waits for it.
+pub(crate) enum LongValue {
+    Block(Block),
+    /// A snapshot of a large container.
+    Container(Contents),
+}
+
+impl LongValue {
+    pub(crate) fn of(block: BlockRef<'_>) -> LongValue {
+        match Large::of(block) {
+            Some(large) => LongValue::Container(large.snapshot()),
+            None => LongValue::Block(block.to_block()),
+        }
+    }
+}

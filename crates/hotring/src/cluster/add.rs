@@ -159,9 +159,5 @@ fn carry_out(records: &Records, plan: &Plan, returns: bool) -> Result<(), String
     if plan.moves.is_empty() {
         return Ok(());
     }
-    let ids = change::want(records, &plan.moves)?;
-    match returns {
-        true => Ok(()),
-        false => change::wait_for_moves(records, &ids, &plan.moves),
-    }
+    change::make_moves(records, &plan.moves, returns)
 }

@@ -78,13 +78,13 @@ pub(super) fn run(records: &Records, flags: &ArgMatches) -> Result<(), String> {
         say(&mut said, format!("the hottest shard has {hottest:.0} % of its share"));
         moves.iter().for_each(|planned| println!("{planned}"));
         if !flags.get_flag("dry-run") {
-            carry_out(records, &moves, &mut said)?;
+            try_moves(records, &moves, &mut said)?;
         }
     }
 }
 
-/// Makes the moves. An error if Ctrl-C came, or an operator took them back.
-fn carry_out(records: &Records, moves: &[Move], said: &mut String) -> Result<(), String> {
+/// Makes the moves, unless the records refuse them. An error if Ctrl-C came, or an operator took them back.
+fn try_moves(records: &Records, moves: &[Move], said: &mut String) -> Result<(), String> {
     let wanted = change::in_pieces(moves);
     match change::want(records, &wanted) {
         Ok(ids) => change::wait_for_moves(records, &ids, &wanted),

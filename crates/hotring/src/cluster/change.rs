@@ -130,6 +130,19 @@ pub(super) fn in_pieces(moves: &[Move]) -> Vec<Wanted> {
     wanted
 }
 
+/// Has moves made, and waits until they are over unless `returns`.
+pub(super) fn make_moves(
+    records: &Records,
+    wanted: &[Wanted],
+    returns: bool,
+) -> Result<(), String> {
+    let ids = want(records, wanted)?;
+    match returns {
+        true => Ok(()),
+        false => wait_for_moves(records, &ids, wanted),
+    }
+}
+
 /// Writes moves down, and returns their numbers.
 pub(super) fn want(records: &Records, wanted: &[Wanted]) -> Result<Vec<MoveId>, String> {
     let mut ids = Vec::new();

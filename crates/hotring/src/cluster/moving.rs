@@ -111,13 +111,9 @@ pub(super) fn run(flags: &ArgMatches) -> Result<(), String> {
 }
 
 fn carry_out(records: &Records, wanted: &[Wanted], flags: &ArgMatches) -> Result<(), String> {
-    if !change::agreed(flags, "Move these slots?")? {
-        return Ok(());
-    }
-    let ids = change::want(records, wanted)?;
-    match flags.get_flag("no-wait") {
-        true => Ok(()),
-        false => change::wait_for_moves(records, &ids, wanted),
+    match change::agreed(flags, "Move these slots?")? {
+        true => change::make_moves(records, wanted, flags.get_flag("no-wait")),
+        false => Ok(()),
     }
 }
 

@@ -51,7 +51,7 @@ impl World {
         may_write
     }
 
-    /// A move of all slots begins.
+    /// A move of all slots is about to let writes wait.
     pub(super) fn close_mirrors(&mut self, at: usize) {
         let now = self.now;
         self.shards[at].owner().close(now, MOVE, (0..SLOTS).collect());

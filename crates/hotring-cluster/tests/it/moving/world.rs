@@ -156,9 +156,6 @@ impl World {
                 }
                 OutgoingAct::Copy(attempt) => {
                     self.givers[giver].copy = Some((attempt, (0..KEYS).collect()));
-                    if is_present {
-                        self.close_mirrors(shard);
-                    }
                 }
                 OutgoingAct::EndCopy(_) => {
                     self.givers[giver].copy = None;
@@ -168,7 +165,8 @@ impl World {
                 }
                 OutgoingAct::HoldWrites if is_present => {
                     self.shards[shard].holds_writes = true;
-                    return self.hold(giver);
+                    self.givers[giver].machine.held(self.shards[shard].lsn);
+                    return self.carry_out(giver);
                 }
                 OutgoingAct::HoldReads if is_present => self.shards[shard].holds_reads = true,
                 OutgoingAct::Resume if is_present => self.resume(shard),
@@ -184,16 +182,6 @@ impl World {
                 OutgoingAct::Ask(ask) => self.ask(Asker::Giver(self.givers[giver].id), shard, ask),
                 OutgoingAct::HoldWrites | OutgoingAct::HoldReads | OutgoingAct::Resume => {}
             }
-        }
-    }
-
-    /// Writes are held back; the last one is known once no mirror is left.
-    fn hold(&mut self, giver: usize) {
-        let shard = self.givers[giver].shard;
-        if self.shards[shard].holds_writes && self.is_clear(shard) {
-            let last = self.shards[shard].lsn;
-            self.givers[giver].machine.held(last);
-            self.carry_out(giver);
         }
     }
 
@@ -355,8 +343,14 @@ impl World {
                 self.send_down(giver, Down::Value(attempt, key, Some(value)));
             }
         }
-        self.givers[giver].machine.left(self.now, left);
-        self.carry_out(giver);
+        // Once all are sent writes may wait, but not before the last mirror has ended.
+        if left == 0 {
+            self.close_mirrors(shard);
+        }
+        if left > 0 || self.is_clear(shard) {
+            self.givers[giver].machine.left(self.now, left);
+            self.carry_out(giver);
+        }
     }
 
     /// The coordinator takes requests and answers them.
@@ -450,7 +444,6 @@ impl World {
             self.carry_out(giver);
             if self.shards[self.givers[giver].shard].giver == Some(self.givers[giver].id) {
                 self.copy(giver);
-                self.hold(giver);
             }
         }
         self.step_mirrors()?;

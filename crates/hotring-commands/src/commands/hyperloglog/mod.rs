@@ -100,9 +100,12 @@ fn count_of(c: &mut Context<'_>) -> Result<u64, Failure> {
     c.store.exclusive(&[key], |store| {
         let Some(mut sketch) = sketch(store, key, now)? else { return Ok(0) };
         let count = estimate(&sketch.histogram()?);
-        sketch.keep_count(count);
-        // A failure to write only means that the next call counts again.
-        let _ = put(store, key, &sketch, now);
+        // Not while writes of the key wait: mirrors may answer with the sketch as it is.
+        if store.may_write_key(key) {
+            sketch.keep_count(count);
+            // A failure to write only means that the next call counts again.
+            let _ = put(store, key, &sketch, now);
+        }
         Ok(count)
     })
 }

@@ -63,7 +63,7 @@ impl RespExecutor {
         let mut commands = 0;
         let fed = loop {
             let (begun, batch_start) = (thread.moment(), out.len());
-            let stop = self.take_batch(thread, (client, decoder), input, start, now);
+            let stop = self.take_batch(thread, (client, decoder), input, start);
             let len = self.batch.len;
             // A request that changes these conditions is the last of its batch, or its batch is checked anyway.
             let is_plain = client.is_plain()
@@ -92,6 +92,10 @@ impl RespExecutor {
                 false => self.execute_checked(thread, &run, client, out),
             };
             commands += ran as u64;
+            // After the run: a request that waits counts once, however often it is looked at.
+            if !client.access().is_locked() && !thread.notes.pass(ran) {
+                self.note_keys(thread, client, 0..ran, input, now);
+            }
             if let Some(error) = thread.loss(&begun)
                 && self.has_read(0..ran, input)
                 && !client.is_of_primary()
@@ -108,7 +112,7 @@ impl RespExecutor {
         fed
     }
 
-    /// Decodes the next batch, samples it for the hot keys, and prefetches its keys.
+    /// Decodes the next batch, and prefetches its keys.
     #[inline(always)]
     fn take_batch(
         &mut self,
@@ -116,14 +120,10 @@ impl RespExecutor {
         (client, decoder): (&Client, &mut Decoder),
         input: &[u8],
         start: usize,
-        now: u64,
     ) -> Option<Stop> {
         let is_locked = client.access().is_locked();
         let limits = if is_locked { &Limits::UNAUTHENTICATED } else { &thread.limits };
         let stop = self.batch.decode(decoder, input, start, limits);
-        if !is_locked && !thread.notes.pass(self.batch.len) {
-            self.note_keys(thread, client, input, now);
-        }
         self.batch.prefetch(input, &mut thread.store);
         // All long requests are timed: reading their arguments may take long, regardless of the command.
         thread.is_timed |= self.batch.end - start >= TURN_LEN;
@@ -308,21 +308,26 @@ impl RespExecutor {
         }
     }
 
-    /// Samples the batch for the list of hot keys and the accesses of slots.
+    /// Samples requests that have run for the list of hot keys and the accesses of slots.
     #[cold]
-    fn note_keys(&self, thread: &mut ThreadState, client: &Client, input: &[u8], now: u64) {
+    fn note_keys(
+        &self,
+        thread: &mut ThreadState,
+        client: &Client,
+        mut requests: Range<usize>,
+        input: &[u8],
+        now: u64,
+    ) {
         let ThreadState { server, index, notes, locals, .. } = thread;
         let shared = server.thread(*index);
-        let mut next = 0;
-        while let Some((passed, weight)) = notes.next(self.batch.len - next, &mut locals.random) {
-            let i = next + passed;
-            next = i + 1;
+        while let Some((passed, weight)) = notes.next(requests.len(), &mut locals.random) {
+            let i = requests.start + passed;
+            requests.start = i + 1;
             let args = self.batch.args(i, input);
             // A refused request does not use its keys.
             let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
             let mut spec = self.batch.spec(i).filter(may_run);
             if let Some(routes) = &locals.routes {
-                // Also what waits counts.
                 spec = spec.filter(|spec| routes.place(spec, args, client).is_ok());
             }
             let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));

@@ -125,4 +125,6 @@ fn requests_for_slots_that_are_held_wait() {
         assert_eq!(at + consumed, input.len(), "{request}: {reply}");
         assert!(!reply.contains("ERROR"), "{request}: {reply}");
     }
+    // Each request counts once, also if it waited: two a round, and two more where reads went on first.
+    assert_eq!(slot_accesses::all(server.running_threads())[5061], 7 * 2 + 2 * 2);
 }

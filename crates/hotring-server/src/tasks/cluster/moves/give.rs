@@ -59,8 +59,8 @@ struct Giver {
     shown: Shown,
     /// Since when writes wait.
     held: Option<Instant>,
-    /// Writes are to wait once no mirror of the slots is left.
-    awaits_mirrors: bool,
+    /// The slots have no mirrors any more, or these are about to end.
+    has_closed: bool,
     /// How many requests to remove all keys had waited before.
     flushes: u64,
     /// The target has spoken.
@@ -101,7 +101,7 @@ impl Giver {
         let session = reign.server().store.session_named(THREAD);
         let (machine, answers) =
             (Outgoing::new(before, Pace::default()), mpsc::unbounded_channel());
-        let (link, shown, held, awaits_mirrors, flushes, was_heard, end) = Default::default();
+        let (link, shown, held, has_closed, flushes, was_heard, end) = Default::default();
         Giver {
             reign,
             id,
@@ -112,7 +112,7 @@ impl Giver {
             link,
             shown,
             held,
-            awaits_mirrors,
+            has_closed,
             flushes,
             was_heard,
             end,
@@ -131,11 +131,12 @@ impl Giver {
             }
             self.hear().await;
             self.machine.tick(self.reign.now());
-            self.hold_writes();
             if self.held.is_some() && self.reign.cluster().moves.flushes() != self.flushes {
                 self.machine.flushed(self.reign.now());
             }
-            if let Some(left) = self.link.as_ref().and_then(|link| link.left.get()) {
+            if let Some(left) = self.link.as_ref().and_then(|link| link.left.get())
+                && self.has_no_mirrors(left)
+            {
                 self.machine.left(self.reign.now(), left);
             }
         }
@@ -224,15 +225,15 @@ impl Giver {
             }
             Act::Copy(_) => {
                 steps::take(self.id, Step::SourceWalks);
-                // Long before writes wait for the end of the move.
-                let slots = self.wanted.slots.clone();
-                self.reign.cluster().mirrors.close(Closing::Move(self.id), slots);
                 self.order(Order::Copy);
             }
             Act::EndCopy(_) => self.order(Order::EndCopy),
             Act::HoldWrites => {
-                self.awaits_mirrors = true;
-                self.hold_writes();
+                let last = self.hold(false);
+                steps::take(self.id, Step::SourceHoldsWrites);
+                if let Some(last) = last {
+                    self.machine.held(last);
+                }
             }
             Act::HoldReads => {
                 self.hold(true);
@@ -255,18 +256,15 @@ impl Giver {
         }
     }
 
-    /// Lets writes of the slots wait, once they have no mirrors.
-    fn hold_writes(&mut self) {
-        let mirrors = &self.reign.cluster().mirrors;
-        if !self.awaits_mirrors || !mirrors.is_clear(Closing::Move(self.id)) {
-            return;
+    /// Whether writes of the slots may wait as soon as little is left: no mirror answers. Mirrors go on while keys are
+    /// sent, which may take long, and end then.
+    fn has_no_mirrors(&mut self, left: u64) -> bool {
+        let (mirrors, closing) = (&self.reign.cluster().mirrors, Closing::Move(self.id));
+        if left < u64::MAX && !self.has_closed {
+            self.has_closed = true;
+            mirrors.close(closing, self.wanted.slots.clone());
         }
-        self.awaits_mirrors = false;
-        let last = self.hold(false);
-        steps::take(self.id, Step::SourceHoldsWrites);
-        if let Some(last) = last {
-            self.machine.held(last);
-        }
+        self.has_closed && mirrors.is_clear(closing)
     }
 
     /// Lets writes of the slots wait, or reads as well. Returns the last change.
@@ -281,7 +279,7 @@ impl Giver {
 
     /// Lets them go on.
     fn release(&mut self) {
-        (self.held, self.awaits_mirrors) = (None, false);
+        self.held = None;
         self.reign.server().hold_slots(self.id, None, &mut self.session);
     }
 

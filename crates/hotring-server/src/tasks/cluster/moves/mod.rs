@@ -415,12 +415,8 @@ impl Keeper {
             }
         }
         let server = &self.member.server;
-        let mut session = server.store.session_named(THREAD);
-        // No task runs: these are of tasks that have ended so, or of an earlier run.
-        for id in server.cluster.as_ref().map(Cluster::moving).unwrap_or_default() {
-            server.hold_slots(id, None, &mut session);
-            server.import_slots(id, None, &mut session);
-        }
+        // Tasks that have ended so, or those of an earlier run, may have left slots held, coming or closed.
+        server.end_moves(&mut server.store.session_named(THREAD));
         self.is_doubtful = false;
         true
     }
