@@ -16,7 +16,7 @@ use crate::workspace::{cargo, root, target};
 
 /// The targets: each is a file or folder in `fuzz/targets` and a folder in `fuzz/corpus`.
 pub const TARGETS: &[&str] =
-    &["resp", "memcached", "script", "restore", "log", "snapshot", "link", "records"];
+    &["resp", "memcached", "script", "restore", "log", "snapshot", "link", "records", "messages"];
 
 /// The default duration per target.
 pub const SECONDS: u64 = 600;

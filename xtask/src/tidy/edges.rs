@@ -13,6 +13,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-containers", &[]),
     // Who may answer is decided without knowing what is stored or how it travels.
     ("hotring-cluster", &[]),
+    // Incarnations and epochs.
+    ("hotring-messages", &["hotring-cluster"]),
     // The embedded coordinator has files and a link of its own: the log's storage and frames.
     ("hotring-coordinator", &["hotring-cluster", "hotring-log"]),
     ("hotring-store", &["hotring-index", "hotring-containers", "hotring-log"]),

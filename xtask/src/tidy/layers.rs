@@ -65,6 +65,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["primary", "failover", "membership", "controller"],
         ],
     ),
+    (
+        "hotring-messages",
+        &[&["faults", "endpoint", "message"], &["caller", "reply_cache"], &["client", "server"]],
+    ),
     // The root has the trait, which all of them implement.
     (
         "hotring-coordinator",

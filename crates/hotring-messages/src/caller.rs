@@ -1,0 +1,421 @@
+//! The client's end without I/O: what is sent when, what is sent again, and the fate of each call.
+//!
+//! 1. A request is sent only while more RECVs are posted than calls are in flight: each reply finds its slot.
+//! 2. A number is never used for two requests. A copy that is sent again has the number of the first one.
+//! 3. A write that was sent and has no answer when its session or its deadline is over has an unknown fate. It is
+//!    never sent in another session. A call that was never sent surely was not done.
+//! 4. The floor, which every request tells, is the lowest write in flight: the server may forget all below it.
+//!
+//! Calls in flight together have no order among each other. Operations of one call run in order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::message::{
+    Answers, Head, Hello, Message, MessageError, Operation, Operations, Refusal, Request, Status,
+    Term, Welcome,
+};
+
+/// Copies of a request after which the pause between them grows no longer.
+const PAUSES: u32 = 8;
+
+/// Bytes of a request's message besides its operations.
+const REQUEST_LEN: usize = crate::message::HEAD_LEN + 8;
+
+/// Who the client is.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// A random number of this client alone.
+    pub client: u64,
+    /// The user; empty for the default one.
+    pub user: Vec<u8>,
+    /// The password; empty for none.
+    pub password: Vec<u8>,
+    /// Where short replies go as datagrams; empty for the connection.
+    pub address: Vec<u8>,
+}
+
+/// How a client behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Without an answer for this long, a request is sent again; later copies come after longer pauses.
+    pub retry: Duration,
+    /// Most calls that wait to be sent.
+    pub queue_max: usize,
+    /// The longest message that the own endpoint sends and receives, in bytes.
+    pub message_len_max: usize,
+}
+
+/// The name of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// Why a call was not even begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unstarted {
+    /// [`Options::queue_max`] calls are waiting: take outcomes first.
+    QueueFull,
+    /// No operation, too many of them, or a wait beside others.
+    Misused,
+    /// The operations do not fit into a message: make several calls of them.
+    TooLong,
+}
+
+/// How a call has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Each operation's answer, in order. None for one that is damaged: the operation was run, but neither version
+    /// nor value can be believed.
+    Done(Vec<Option<Given>>),
+    /// Nothing was done, and nothing will be.
+    NotDone(Reason),
+    /// A write was done once, or will be, or never. Read the key to know.
+    Unknown,
+}
+
+/// An answer whose checksum was right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// How the operation has ended.
+    pub status: Status,
+    /// The key's version afterwards.
+    pub version: u64,
+    /// The value, the sum, or a text.
+    pub value: Vec<u8>,
+}
+
+/// Why nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The deadline came first: wait longer, or see whether the server runs.
+    Late,
+    /// User or password are wrong.
+    Denied,
+    /// The server reads no messages as long as this one: make several calls of it.
+    TooLong,
+    /// The server says that the request breaks the format: report the client's fault.
+    Misused,
+}
+
+/// A client's state.
+#[derive(Debug)]
+pub struct Caller {
+    login: Login,
+    options: Options,
+    session: Option<Session>,
+    /// The greeting under way, during which nothing else is sent.
+    greeting: Option<Greeting>,
+    /// The next number of a request or greeting.
+    next_id: u64,
+    next_ticket: u64,
+    /// How many RECVs are posted.
+    receives: usize,
+    queue: VecDeque<Call>,
+    in_flight: BTreeMap<u64, Call>,
+    ended: VecDeque<(Ticket, Outcome)>,
+}
+
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    term: Term,
+    welcome: Welcome,
+}
+
+#[derive(Debug)]
+struct Greeting {
+    id: u64,
+    again_at: Duration,
+}
+
+#[derive(Debug)]
+struct Call {
+    ticket: Ticket,
+    count: u16,
+    operations: Vec<u8>,
+    is_write: bool,
+    /// How long the operation itself may wait.
+    wait: Duration,
+    deadline: Duration,
+    /// How often it was sent in its session.
+    copies: u32,
+    again_at: Duration,
+}
+
+impl Call {
+    fn operations(&self) -> Operations<'_> {
+        Operations::read(self.count, &self.operations).expect("they were written by this side")
+    }
+}
+
+impl Caller {
+    /// A client that has no session yet. None if the login does not fit into a message.
+    pub fn new(login: Login, options: Options) -> Option<Caller> {
+        let fits = hello(&login, &options).fits();
+        fits.then_some(Caller {
+            login,
+            options,
+            session: None,
+            greeting: Some(Greeting { id: 1, again_at: Duration::ZERO }),
+            next_id: 2,
+            next_ticket: 1,
+            receives: 0,
+            queue: VecDeque::new(),
+            in_flight: BTreeMap::new(),
+            ended: VecDeque::new(),
+        })
+    }
+
+    /// Begins a call, which must have ended by `deadline`.
+    pub fn start(
+        &mut self,
+        operations: &[Operation<'_>],
+        deadline: Duration,
+    ) -> Result<Ticket, Unstarted> {
+        let wait = operations.iter().find_map(Operation::wait_ms);
+        if operations.is_empty() || (wait.is_some() && operations.len() > 1) {
+            return Err(Unstarted::Misused);
+        }
+        if self.queue.len() >= self.options.queue_max {
+            return Err(Unstarted::QueueFull);
+        }
+        let mut bytes = Vec::new();
+        let count = Operations::encode(operations, &mut bytes).ok_or(Unstarted::Misused)?.len();
+        if REQUEST_LEN + bytes.len() > self.options.message_len_max {
+            return Err(Unstarted::TooLong);
+        }
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.queue.push_back(Call {
+            ticket,
+            count: count as u16,
+            operations: bytes,
+            is_write: operations.iter().any(Operation::is_write),
+            wait: Duration::from_millis(wait.unwrap_or(0)),
+            deadline,
+            copies: 0,
+            again_at: Duration::ZERO,
+        });
+        Ok(ticket)
+    }
+
+    /// One more RECV is posted.
+    pub fn posted(&mut self) {
+        self.receives += 1;
+    }
+
+    /// The connection is another one: the client greets again, and then sends what is not answered.
+    pub fn reconnected(&mut self) {
+        self.greet();
+    }
+
+    fn greet(&mut self) {
+        let id = self.take_id();
+        self.greeting = Some(Greeting { id, again_at: Duration::ZERO });
+    }
+
+    fn take_id(&mut self) -> u64 {
+        if wrong!(ReuseIds) {
+            let is_free = |id: &u64| !self.in_flight.contains_key(id);
+            return (1..).find(is_free).expect("few are in flight");
+        }
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// The next outcome.
+    pub fn take(&mut self) -> Option<(Ticket, Outcome)> {
+        self.ended.pop_front()
+    }
+
+    /// When [`Caller::next_message`] may have something to do, if no message comes first.
+    pub fn next_time(&self) -> Option<Duration> {
+        let calls = self.in_flight.values().map(|call| call.again_at.min(call.deadline));
+        let all = calls.chain(self.queue.iter().map(|call| call.deadline));
+        let greets = self.greeting.as_ref().filter(|_| self.waits());
+        all.chain(greets.map(|greeting| greeting.again_at)).min()
+    }
+
+    fn waits(&self) -> bool {
+        !self.queue.is_empty() || !self.in_flight.is_empty()
+    }
+
+    /// Writes the next message that must be sent, over what `out` holds. False if there is none now.
+    pub fn next_message(&mut self, now: Duration, out: &mut Vec<u8>) -> bool {
+        self.end_late(now);
+        if let Some(greeting) = &mut self.greeting {
+            let has_room = self.receives > 0;
+            let is_due = greeting.again_at <= now && has_room;
+            if !is_due || (self.queue.is_empty() && self.in_flight.is_empty()) {
+                return false;
+            }
+            greeting.again_at = now + self.options.retry;
+            let head = Head { id: greeting.id, ..Head::default() };
+            Message::Hello(head, hello(&self.login, &self.options)).write(out);
+            return true;
+        }
+        let is_due = |(id, call): (&u64, &Call)| (call.again_at <= now).then_some(*id);
+        let id = self.in_flight.iter().find_map(is_due).or_else(|| self.take_queued());
+        let (Some(id), Some(session)) = (id, &self.session) else { return false };
+        let floor = self.floor();
+        let call = self.in_flight.get_mut(&id).expect("it is in flight");
+        call.copies += 1;
+        call.again_at = now + call.wait + self.options.retry * call.copies.min(PAUSES);
+        let head = Head { id, session: session.number, term: session.term };
+        Message::Request(head, Request { floor, operations: call.operations() }).write(out);
+        true
+    }
+
+    /// Takes the next call from the queue that may be sent, in order.
+    fn take_queued(&mut self) -> Option<u64> {
+        let session = self.session.as_ref()?;
+        let len_max = session.welcome.message_len_max as usize;
+        let is_long = |call: &Call| REQUEST_LEN + call.operations.len() > len_max;
+        while self.queue.front().is_some_and(is_long) {
+            let call = self.queue.pop_front().expect("it was there");
+            self.ended.push_back((call.ticket, Outcome::NotDone(Reason::TooLong)));
+        }
+        let has_credit = self.in_flight.len() < self.receives || wrong!(NoCredits);
+        let is_in_window =
+            self.next_id.saturating_sub(self.floor()) < u64::from(session.welcome.window);
+        let may = |call: &Call| has_credit && (is_in_window || !call.is_write);
+        self.queue.front().filter(|call| may(call))?;
+        let id = self.take_id();
+        self.in_flight.insert(id, self.queue.pop_front()?);
+        Some(id)
+    }
+
+    fn floor(&self) -> u64 {
+        let mut writes = self.in_flight.iter().filter(|(_, call)| call.is_write);
+        let lowest = writes.next().map(|(id, _)| *id);
+        if wrong!(ReuseIds) {
+            return lowest.unwrap_or(0);
+        }
+        lowest.unwrap_or(self.next_id)
+    }
+
+    /// Takes a message, for which a RECV was used up.
+    pub fn receive(&mut self, now: Duration, bytes: &[u8]) -> Result<(), MessageError> {
+        self.receives = self.receives.saturating_sub(1);
+        match Message::read(bytes)? {
+            Message::Welcome(head, welcome) => self.welcome(now, head, welcome),
+            Message::Reply(head, answers) => return self.reply(head, answers),
+            Message::Refusal(head, refusal) => self.refusal(now, head, refusal),
+            Message::Hello(..) | Message::Request(..) => return Err(MessageError::Content),
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, now: Duration, head: Head, welcome: Welcome) {
+        if self.greeting.as_ref().is_none_or(|greeting| greeting.id != head.id) {
+            return;
+        }
+        self.greeting = None;
+        let is_same =
+            |session: &Session| session.number == head.session && session.term == head.term;
+        if self.session.as_ref().is_some_and(is_same) {
+            self.in_flight.values_mut().for_each(|call| call.again_at = now);
+        } else {
+            self.end_session();
+        }
+        self.session = Some(Session { number: head.session, term: head.term, welcome });
+    }
+
+    /// What is in flight stays there for good, or begins again if it only reads.
+    fn end_session(&mut self) {
+        self.session = None;
+        let in_flight = std::mem::take(&mut self.in_flight);
+        for (id, mut call) in in_flight.into_iter().rev() {
+            call.again_at = Duration::ZERO;
+            if !call.is_write {
+                call.copies = 0;
+                self.queue.push_front(call);
+            } else if wrong!(ResendUnknown) {
+                self.in_flight.insert(id, call);
+            } else {
+                self.ended.push_back((call.ticket, Outcome::Unknown));
+            }
+        }
+    }
+
+    fn reply(&mut self, head: Head, answers: Answers<'_>) -> Result<(), MessageError> {
+        let session = self.session.as_ref();
+        let is_own =
+            |session: &Session| session.number == head.session && session.term == head.term;
+        if !session.is_some_and(is_own) {
+            return Ok(());
+        }
+        let Some(call) = self.in_flight.get(&head.id) else { return Ok(()) };
+        if answers.len() != call.operations().len() {
+            return Err(MessageError::Content);
+        }
+        let pairs = call.operations().iter().zip(answers.iter());
+        let given = pairs.map(|(operation, answer)| {
+            let is_right = answer.is_of(operation.key()) || wrong!(TrustAnswers);
+            let (status, version) = (answer.status, answer.version);
+            is_right.then(|| Given { status, version, value: answer.value.to_vec() })
+        });
+        let outcome = Outcome::Done(given.collect());
+        let call = self.in_flight.remove(&head.id).expect("it was there");
+        self.ended.push_back((call.ticket, outcome));
+        Ok(())
+    }
+
+    fn refusal(&mut self, now: Duration, head: Head, refusal: Refusal) {
+        if let Some(greeting) = self.greeting.as_mut().filter(|greeting| greeting.id == head.id) {
+            greeting.again_at = now + self.options.retry;
+            if refusal == Refusal::Denied {
+                let queue = std::mem::take(&mut self.queue);
+                let in_flight = std::mem::take(&mut self.in_flight);
+                for call in in_flight.into_values().chain(queue) {
+                    self.end(call, Reason::Denied);
+                }
+            }
+            return;
+        }
+        let is_own = self.session.as_ref().is_some_and(|session| session.number == head.session);
+        if !is_own || !self.in_flight.contains_key(&head.id) {
+            return;
+        }
+        match refusal {
+            Refusal::SessionOver => {
+                self.end_session();
+                self.greet();
+            }
+            Refusal::ReplyGone | Refusal::Misused => {
+                let call = self.in_flight.remove(&head.id).expect("it was there");
+                self.end(call, Reason::Misused);
+            }
+            // Answers to greetings.
+            Refusal::Denied | Refusal::Full => {}
+        }
+    }
+
+    fn end_late(&mut self, now: Duration) {
+        let late = self.in_flight.extract_if(.., |_, call| call.deadline <= now);
+        let late: Vec<Call> = late.map(|(_, call)| call).collect();
+        late.into_iter().for_each(|call| self.end(call, Reason::Late));
+        let mut at = 0;
+        while let Some(call) = self.queue.get(at) {
+            if call.deadline <= now {
+                let call = self.queue.remove(at).expect("it is there");
+                self.end(call, Reason::Late);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Ends a call that has no answer.
+    fn end(&mut self, call: Call, reason: Reason) {
+        let may_be_done = call.is_write && call.copies > 0 && !wrong!(CallLateNotDone);
+        let outcome = if may_be_done { Outcome::Unknown } else { Outcome::NotDone(reason) };
+        self.ended.push_back((call.ticket, outcome));
+    }
+}
+
+fn hello<'a>(login: &'a Login, options: &Options) -> Hello<'a> {
+    let Login { client, user, password, address } = login;
+    let message_len_max = options.message_len_max as u32;
+    Hello { client: *client, message_len_max, user, password, address }
+}

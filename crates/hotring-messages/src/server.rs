@@ -1,0 +1,196 @@
+//! The server's end over an endpoint. It reads requests, and hands out those that must be run as jobs; it knows neither
+//! keys nor users.
+//!
+//! A slot goes round: posted, a job, the reply in the same slot, posted again. So what is under way is bounded by the
+//! number of slots, and a server that has too much to do reads no more.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::endpoint::{Completion, Endpoint, Peer, Slot};
+use crate::message::{Answer, Answers, Head, Hello, Message, Operations, Refusal, Status, Term};
+use crate::reply_cache::{Admission, ReplyCache};
+
+/// A request that must be run.
+#[derive(Debug)]
+pub struct Job {
+    peer: Peer,
+    head: Head,
+    is_write: bool,
+    slot: Slot,
+    len: usize,
+}
+
+/// A server of messages.
+#[derive(Debug)]
+pub struct Server<E> {
+    endpoint: E,
+    cache: ReplyCache,
+    /// Messages that the endpoint had no room for.
+    unsent: VecDeque<(Peer, Slot, usize)>,
+    completions: Vec<Completion>,
+    encoded: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl<E: Endpoint> Server<E> {
+    /// Posts all slots of the endpoint.
+    pub fn new(mut endpoint: E, cache: ReplyCache) -> Server<E> {
+        while let Some(slot) = endpoint.slab().take() {
+            endpoint.post(slot);
+        }
+        Server {
+            endpoint,
+            cache,
+            unsent: VecDeque::new(),
+            completions: Vec::new(),
+            encoded: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// The endpoint, to wait.
+    pub fn endpoint(&mut self) -> &mut E {
+        &mut self.endpoint
+    }
+
+    /// Begins a term. See [`ReplyCache::begin`].
+    pub fn begin(&mut self, term: Term) {
+        self.cache.begin(term);
+    }
+
+    /// Takes what has arrived. `is_right` says whether a greeting's password is right. Each job must be given to
+    /// [`Server::finish`] or [`Server::discard`].
+    pub fn step(
+        &mut self,
+        now: Duration,
+        mut is_right: impl FnMut(&Hello<'_>) -> bool,
+        jobs: &mut Vec<Job>,
+    ) {
+        self.flush();
+        self.endpoint.poll(&mut self.completions);
+        for completion in std::mem::take(&mut self.completions) {
+            match completion {
+                Completion::Sent(slot) => self.endpoint.post(slot),
+                Completion::Received { from: Some(peer), slot, len } => {
+                    self.receive(now, peer, slot, len, &mut is_right, jobs);
+                }
+                // Only a greeting could come from a stranger, and those come over connections.
+                Completion::Received { from: None, slot, .. } => self.endpoint.post(slot),
+                Completion::Left(_) => {}
+            }
+        }
+    }
+
+    fn receive(
+        &mut self,
+        now: Duration,
+        peer: Peer,
+        slot: Slot,
+        len: usize,
+        is_right: &mut impl FnMut(&Hello<'_>) -> bool,
+        jobs: &mut Vec<Job>,
+    ) {
+        let len_max = self.endpoint.limits().message_len_max as u32;
+        let bytes = &self.endpoint.slab().bytes(&slot)[..len];
+        let refuse = |head: Head, term, refusal, out: &mut Vec<u8>| {
+            Message::Refusal(Head { term, ..head }, refusal).write(out);
+        };
+        let term = self.cache.term();
+        match Message::read(bytes) {
+            Ok(Message::Hello(head, hello)) => {
+                let is_right = is_right(&hello);
+                let greeted = is_right.then(|| self.cache.greet(now, peer, &hello, len_max));
+                match greeted.unwrap_or(Err(Refusal::Denied)) {
+                    Ok((session, welcome)) => {
+                        let head = Head { id: head.id, session, term };
+                        Message::Welcome(head, welcome).write(&mut self.out);
+                    }
+                    Err(refusal) => refuse(head, term, refusal, &mut self.out),
+                }
+            }
+            Ok(Message::Request(head, request)) => {
+                let is_write = request.operations.iter().any(|operation| operation.is_write());
+                match self.cache.admit(now, peer, &head, &request) {
+                    Admission::Run => {
+                        jobs.push(Job { peer, head, is_write, slot, len });
+                        return;
+                    }
+                    Admission::Again(reply) => {
+                        self.out.clear();
+                        self.out.extend_from_slice(reply);
+                    }
+                    Admission::Drop => return self.endpoint.post(slot),
+                    Admission::Refuse(refusal) => refuse(head, term, refusal, &mut self.out),
+                }
+            }
+            // What is damaged is asked for again. What else is sent to a server is no request.
+            Ok(_) | Err(_) => return self.endpoint.post(slot),
+        }
+        self.send(peer, slot);
+    }
+
+    /// The operations of a job.
+    pub fn operations(&mut self, job: &Job) -> Operations<'_> {
+        let bytes = &self.endpoint.slab().bytes(&job.slot)[..job.len];
+        match Message::read(bytes) {
+            Ok(Message::Request(_, request)) => request.operations,
+            _ => unreachable!("a job's message was read before, and its slot is not posted"),
+        }
+    }
+
+    /// Sends a job's answers, one for each operation. Call it once what they acknowledge is as safe as it must be.
+    pub fn finish(&mut self, job: Job, answers: &[Answer<'_>]) {
+        if !self.write_reply(&job.head, answers) && !self.write_short_reply(&job, answers) {
+            let head = Head { term: self.cache.term(), ..job.head };
+            Message::Refusal(head, Refusal::ReplyGone).write(&mut self.out);
+        }
+        if self.cache.finish(&job.head, job.is_write, &self.out) {
+            self.send(job.peer, job.slot);
+        } else {
+            self.endpoint.post(job.slot);
+        }
+    }
+
+    /// Ends a job without an answer, as its effect is undone or nothing can be told of it.
+    pub fn discard(&mut self, job: Job) {
+        self.endpoint.post(job.slot);
+    }
+
+    /// Whether the reply fits into a message.
+    fn write_reply(&mut self, head: &Head, answers: &[Answer<'_>]) -> bool {
+        let Some(answers) = Answers::encode(answers, &mut self.encoded) else { return false };
+        Message::Reply(*head, answers).write(&mut self.out);
+        let len_max = self.endpoint.limits().message_len_max;
+        self.out.len() <= len_max.min(self.cache.message_len_max(head))
+    }
+
+    /// A reply whose reads have failed for want of room.
+    fn write_short_reply(&mut self, job: &Job, answers: &[Answer<'_>]) -> bool {
+        let text = b"the reply is too long for a message: ask for fewer keys at once";
+        let operations = self.operations(job).iter().zip(answers);
+        let shorten = operations.map(|(operation, answer)| match operation.is_write() {
+            true => *answer,
+            false => Answer::new(operation.key(), Status::Failed, answer.version, text),
+        });
+        let answers: Vec<Answer<'_>> = shorten.collect();
+        self.write_reply(&job.head, &answers)
+    }
+
+    fn send(&mut self, peer: Peer, slot: Slot) {
+        let len = self.out.len();
+        self.endpoint.slab().bytes_mut(&slot)[..len].copy_from_slice(&self.out);
+        self.unsent.push_back((peer, slot, len));
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        for _ in 0..self.unsent.len() {
+            let Some((peer, slot, len)) = self.unsent.pop_front() else { return };
+            // Another peer may have room.
+            if let Err(slot) = self.endpoint.send(peer, slot, len) {
+                self.unsent.push_back((peer, slot, len));
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The machines with their wrong variants, their unit tests, and the simulator that checks them.
+//!
+//! This compiles the crate's own sources, so that `cfg(test)` gives them the wrong variants of `faults.rs`.
+
+#[macro_use]
+#[path = "../../src/faults.rs"]
+mod faults;
+#[path = "../../src/caller.rs"]
+#[allow(dead_code)]
+mod caller;
+#[path = "../../src/client.rs"]
+#[allow(dead_code)]
+mod client;
+#[path = "../../src/endpoint.rs"]
+#[allow(dead_code)]
+mod endpoint;
+#[path = "../../src/message/mod.rs"]
+#[allow(dead_code)]
+mod message;
+#[path = "../../src/reply_cache/mod.rs"]
+#[allow(dead_code)]
+mod reply_cache;
+#[path = "../../src/server.rs"]
+#[allow(dead_code)]
+mod server;
+
+mod lossy;
+mod schedules;
+mod sim;
