@@ -3,7 +3,8 @@
 //!
 //! Three layers. [`message`] has the bytes. [`Caller`] and [`ReplyCache`] are the two ends without I/O: they see to it
 //! that a write is applied once, or that its fate is told to be unknown, whatever is lost, doubled or late.
-//! [`Client`] and [`Server`] drive them over an [`Endpoint`], which moves messages between buffers.
+//! [`Client`] and [`Server`] drive them over an [`Endpoint`], which moves messages between buffers; [`Sockets`] is the
+//! one that every machine has.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -15,9 +16,11 @@ mod endpoint;
 pub mod message;
 mod reply_cache;
 mod server;
+mod sockets;
 
 pub use caller::{Caller, Given, Login, Options, Outcome, Reason, Ticket, Unstarted};
 pub use client::Client;
 pub use endpoint::{Completion, Endpoint, Limits, Peer, Slab, Slot};
 pub use reply_cache::{Admission, Bounds, ReplyCache};
 pub use server::{Job, Server};
+pub use sockets::Sockets;

@@ -67,7 +67,11 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     ),
     (
         "hotring-messages",
-        &[&["faults", "endpoint", "message"], &["caller", "reply_cache"], &["client", "server"]],
+        &[
+            &["faults", "endpoint", "message"],
+            &["caller", "reply_cache", "sockets"],
+            &["client", "server"],
+        ],
     ),
     // The root has the trait, which all of them implement.
     (

@@ -23,7 +23,11 @@ mod reply_cache;
 #[path = "../../src/server.rs"]
 #[allow(dead_code)]
 mod server;
+#[path = "../../src/sockets.rs"]
+#[allow(dead_code)]
+mod sockets;
 
 mod lossy;
 mod schedules;
 mod sim;
+mod streams;

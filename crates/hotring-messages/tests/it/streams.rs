@@ -1,0 +1,246 @@
+//! Clients and a server over real sockets.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hotring_cluster::{Epoch, Incarnation};
+
+use crate::caller::{Caller, Given, Login, Options, Outcome, Reason};
+use crate::client::Client;
+use crate::endpoint::{Completion, Endpoint};
+use crate::message::{Answer, Operation, Status, Term};
+use crate::reply_cache::{Bounds, ReplyCache};
+use crate::server::Server;
+use crate::sockets::Sockets;
+
+const SLOT_LEN: usize = 1 << 10;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Serves counters until `stop`, by increments and reads alone. The key `long` has a value longer than a slot.
+fn serve(endpoint: Sockets, stop: &AtomicBool) {
+    let term = Term { incarnation: Incarnation(1), epoch: Epoch(1) };
+    let idle = Duration::from_secs(60);
+    let bounds = Bounds { sessions_max: 8, idle, window: 16, reply_bytes_max: 1 << 16 };
+    let mut server = Server::new(endpoint, ReplyCache::new(term, bounds, 1));
+    let (mut counters, mut jobs) = (BTreeMap::<Vec<u8>, (u64, i64)>::new(), Vec::new());
+    let begun = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        server.endpoint().wait(Duration::ZERO, Duration::from_millis(10));
+        server.step(begun.elapsed(), |hello| hello.password == b"right", &mut jobs);
+        for job in jobs.drain(..) {
+            let mut items = Vec::new();
+            for operation in server.operations(&job).iter() {
+                let counter = counters.entry(operation.key().to_vec()).or_default();
+                if let Operation::Increment { by, .. } = operation {
+                    *counter = (counter.0 + 1, counter.1 + by);
+                }
+                let mut text = counter.1.to_string().into_bytes();
+                if operation.key() == b"long" {
+                    text = vec![b'x'; 2 * SLOT_LEN];
+                }
+                items.push((operation.key().to_vec(), counter.0, text));
+            }
+            let answers = items.iter();
+            let answers = answers
+                .map(|(key, version, value)| Answer::new(key, Status::Done, *version, value));
+            let answers: Vec<Answer<'_>> = answers.collect();
+            server.finish(job, &answers);
+        }
+    }
+}
+
+/// Runs `work` beside a server.
+fn beside_server(address: &str, work: impl FnOnce(&[u8])) {
+    let endpoint = Sockets::listen(address, 8, 16, SLOT_LEN).expect("a free address");
+    let (address, stop) = (endpoint.address(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| serve(endpoint, &stop));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&address)));
+        stop.store(true, Ordering::Relaxed);
+        server.join().expect("the server does not panic");
+        result.expect("the work is done");
+    });
+}
+
+/// A client and its clock.
+struct User {
+    client: Client<Sockets>,
+    begun: Instant,
+}
+
+impl User {
+    fn new(address: &[u8], number: u64, password: &str) -> User {
+        let login = Login {
+            client: number,
+            user: Vec::new(),
+            password: password.into(),
+            address: Vec::new(),
+        };
+        let retry = Duration::from_millis(200);
+        let options = Options { retry, queue_max: 100, message_len_max: SLOT_LEN };
+        let caller = Caller::new(login, options).expect("it is short");
+        let mut endpoint = Sockets::new(8, SLOT_LEN);
+        let server = endpoint.peer(address).expect("it listens");
+        User { client: Client::new(endpoint, server, caller, 4), begun: Instant::now() }
+    }
+
+    fn start(&mut self, operations: &[Operation<'_>]) {
+        self.client.start(operations, self.begun.elapsed() + PATIENCE).expect("there is room");
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        loop {
+            self.client.step(self.begun.elapsed());
+            if let Some((_, outcome)) = self.client.take() {
+                return outcome;
+            }
+            assert!(self.begun.elapsed() < 2 * PATIENCE, "no outcome");
+            self.client.endpoint().wait(Duration::ZERO, Duration::from_millis(10));
+        }
+    }
+}
+
+fn value(outcome: Outcome) -> (u64, String) {
+    match outcome {
+        Outcome::Done(givens) => match &givens[..] {
+            [.., Some(Given { status: Status::Done, version, value })] => {
+                (*version, String::from_utf8(value.clone()).expect("a number"))
+            }
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+const INCREMENT: Operation<'_> = Operation::Increment { key: b"n", by: 1 };
+const GET: Operation<'_> = Operation::Get { key: b"n" };
+
+/// Each client's connections are replaced in the middle of its calls.
+fn count_together(address: &[u8]) {
+    std::thread::scope(|scope| {
+        for number in 1..=2 {
+            scope.spawn(move || {
+                let mut user = User::new(address, number, "right");
+                for round in 0..20 {
+                    (0..10).for_each(|_| user.start(&[INCREMENT]));
+                    user.client.step(user.begun.elapsed());
+                    if round % 4 == 1 {
+                        let server = user.client.endpoint().peer(address).expect("it listens");
+                        user.client.reconnect(server);
+                    }
+                    (0..10).for_each(|_| drop(value(user.outcome())));
+                }
+                assert_eq!(user.client.damaged(), 0);
+            });
+        }
+    });
+    let mut user = User::new(address, 3, "right");
+    user.start(&[GET]);
+    assert_eq!(value(user.outcome()), (400, "400".to_string()));
+}
+
+#[test]
+fn writes_over_tcp_are_run_once_while_connections_break() {
+    beside_server("127.0.0.1:0", count_together);
+}
+
+#[test]
+fn writes_over_unix_sockets_are_run_once_while_connections_break() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("messages");
+    beside_server(&format!("unix:{}", path.display()), count_together);
+}
+
+#[test]
+fn a_wrong_password_ends_the_calls() {
+    beside_server("127.0.0.1:0", |address| {
+        let mut user = User::new(address, 1, "wrong");
+        user.start(&[INCREMENT]);
+        assert_eq!(user.outcome(), Outcome::NotDone(Reason::Denied));
+    });
+}
+
+#[test]
+fn a_reply_that_does_not_fit_tells_the_reads_so() {
+    beside_server("127.0.0.1:0", |address| {
+        let mut user = User::new(address, 1, "right");
+        let long = Operation::Get { key: b"long" };
+        user.start(&[long, INCREMENT]);
+        let outcome = user.outcome();
+        let Outcome::Done(givens) = &outcome else { panic!("{outcome:?}") };
+        let given = givens[0].as_ref().expect("it is not damaged");
+        assert_eq!(given.status, Status::Failed, "{outcome:?}");
+        assert_eq!(value(outcome).1, "1");
+        // 56 operations fit into a slot, but not 56 texts.
+        let mut operations = [Operation::Get { key: b"" }; 56];
+        operations[0] = INCREMENT;
+        user.start(&operations);
+        assert_eq!(user.outcome(), Outcome::Unknown);
+        user.start(&[GET]);
+        assert_eq!(value(user.outcome()).1, "2", "it was run once");
+    });
+}
+
+#[test]
+fn bytes_that_are_no_message_cost_their_sender_the_connection_alone() {
+    beside_server("127.0.0.1:0", |address| {
+        let text = std::str::from_utf8(address).expect("a text");
+        let mut bad = TcpStream::connect(text).expect("it listens");
+        bad.set_read_timeout(Some(PATIENCE)).expect("a socket has one");
+        bad.write_all(&[3, 0, 0, 0, 1, 2, 3]).expect("it is read");
+        bad.write_all(&(SLOT_LEN as u32 + 1).to_le_bytes()).expect("it is read");
+        assert_eq!(bad.read(&mut [0]).expect("it is closed"), 0);
+        let mut user = User::new(address, 1, "right");
+        user.start(&[INCREMENT]);
+        assert_eq!(value(user.outcome()).1, "1");
+    });
+}
+
+#[test]
+fn nothing_is_read_without_a_posted_slot() {
+    let mut server = Sockets::listen("127.0.0.1:0", 8, 4, SLOT_LEN).expect("a free address");
+    let mut client = Sockets::new(4, SLOT_LEN);
+    let peer = client.peer(&server.address()).expect("it listens");
+    for byte in 0..3 {
+        let slot = client.slab().take().expect("it is free");
+        client.slab().bytes_mut(&slot)[0] = byte;
+        client.send(peer, slot, 1).expect("there is room");
+    }
+    let mut completions = Vec::new();
+    for _ in 0..5 {
+        server.wait(Duration::ZERO, Duration::from_millis(20));
+        server.poll(&mut completions);
+    }
+    assert!(completions.is_empty(), "{completions:?}");
+    let begun = Instant::now();
+    for byte in 0..3 {
+        let slot = server.slab().take().expect("it is free");
+        server.post(slot);
+        while completions.is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "nothing arrives");
+            server.wait(Duration::from_millis(1), Duration::from_millis(20));
+            server.poll(&mut completions);
+        }
+        match completions.pop() {
+            Some(Completion::Received { slot, len: 1, .. }) => {
+                assert_eq!(server.slab().bytes(&slot)[0], byte);
+                server.slab().give(slot);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(client);
+    while completions.is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "the end is not told");
+        // The end is read like anything else.
+        if let Some(slot) = server.slab().take() {
+            server.post(slot);
+        }
+        server.wait(Duration::ZERO, Duration::from_millis(20));
+        server.poll(&mut completions);
+    }
+    assert!(matches!(completions[0], Completion::Left(_)), "{completions:?}");
+}
