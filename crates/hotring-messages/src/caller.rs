@@ -38,7 +38,8 @@ pub struct Login {
 /// How a client behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Without an answer for this long, a request is sent again; later copies come after longer pauses.
+    /// Without an answer for this long, a request is sent again; later copies come after longer pauses. Over a reliable
+    /// endpoint nothing is lost but with its connection, and this should be longer than any request takes.
     pub retry: Duration,
     /// Most calls that wait to be sent.
     pub queue_max: usize,
@@ -112,6 +113,8 @@ pub struct Caller {
     receives: usize,
     queue: VecDeque<Call>,
     in_flight: BTreeMap<u64, Call>,
+    /// No call's deadline or repetition is before this, so that each message need not look at all calls.
+    first_due: Duration,
     ended: VecDeque<(Ticket, Outcome)>,
 }
 
@@ -162,6 +165,7 @@ impl Caller {
             receives: 0,
             queue: VecDeque::new(),
             in_flight: BTreeMap::new(),
+            first_due: Duration::ZERO,
             ended: VecDeque::new(),
         })
     }
@@ -186,6 +190,7 @@ impl Caller {
         }
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
+        self.first_due = self.first_due.min(deadline);
         self.queue.push_back(Call {
             ticket,
             count: count as u16,
@@ -230,40 +235,61 @@ impl Caller {
 
     /// When [`Caller::next_message`] may have something to do, if no message comes first.
     pub fn next_time(&self) -> Option<Duration> {
-        let calls = self.in_flight.values().map(|call| call.again_at.min(call.deadline));
-        let all = calls.chain(self.queue.iter().map(|call| call.deadline));
-        let greets = self.greeting.as_ref().filter(|_| self.waits());
-        all.chain(greets.map(|greeting| greeting.again_at)).min()
+        let Some(greeting) = &self.greeting else { return self.next_due() };
+        let all = self.in_flight.values().chain(&self.queue);
+        all.map(|call| call.deadline.min(greeting.again_at)).min()
     }
 
-    fn waits(&self) -> bool {
+    fn next_due(&self) -> Option<Duration> {
+        let in_flight = self.in_flight.values().map(|call| call.again_at.min(call.deadline));
+        in_flight.chain(self.queue.iter().map(|call| call.deadline)).min()
+    }
+
+    fn has_calls(&self) -> bool {
         !self.queue.is_empty() || !self.in_flight.is_empty()
     }
 
     /// Writes the next message that must be sent, over what `out` holds. False if there is none now.
     pub fn next_message(&mut self, now: Duration, out: &mut Vec<u8>) -> bool {
-        self.end_late(now);
-        if let Some(greeting) = &mut self.greeting {
-            let has_room = self.receives > 0;
-            let is_due = greeting.again_at <= now && has_room;
-            if !is_due || (self.queue.is_empty() && self.in_flight.is_empty()) {
-                return false;
-            }
-            greeting.again_at = now + self.options.retry;
-            let head = Head { id: greeting.id, ..Head::default() };
-            Message::Hello(head, hello(&self.login, &self.options)).write(out);
-            return true;
+        if self.first_due <= now {
+            self.end_late(now);
         }
-        let is_due = |(id, call): (&u64, &Call)| (call.again_at <= now).then_some(*id);
-        let id = self.in_flight.iter().find_map(is_due).or_else(|| self.take_queued());
+        if self.greeting.is_some() {
+            return self.write_hello(now, out);
+        }
+        let id = self.take_due(now).or_else(|| self.take_queued());
         let (Some(id), Some(session)) = (id, &self.session) else { return false };
         let floor = self.floor();
         let call = self.in_flight.get_mut(&id).expect("it is in flight");
         call.copies += 1;
         call.again_at = now + call.wait + self.options.retry * call.copies.min(PAUSES);
+        self.first_due = self.first_due.min(call.again_at);
         let head = Head { id, session: session.number, term: session.term };
         Message::Request(head, Request { floor, operations: call.operations() }).write(out);
         true
+    }
+
+    fn write_hello(&mut self, now: Duration, out: &mut Vec<u8>) -> bool {
+        let may_greet = self.has_calls() && self.receives > 0;
+        let due = self.greeting.as_mut().filter(|greeting| may_greet && greeting.again_at <= now);
+        let Some(greeting) = due else { return false };
+        greeting.again_at = now + self.options.retry;
+        let head = Head { id: greeting.id, ..Head::default() };
+        Message::Hello(head, hello(&self.login, &self.options)).write(out);
+        true
+    }
+
+    /// A call whose request must be sent again.
+    fn take_due(&mut self, now: Duration) -> Option<u64> {
+        if self.first_due > now {
+            return None;
+        }
+        let mut in_flight = self.in_flight.iter();
+        let due = in_flight.find(|(_, call)| call.again_at <= now).map(|(id, _)| *id);
+        if due.is_none() {
+            self.first_due = self.next_due().unwrap_or(Duration::MAX);
+        }
+        due
     }
 
     /// Takes the next call from the queue that may be sent, in order.
@@ -315,6 +341,7 @@ impl Caller {
             |session: &Session| session.number == head.session && session.term == head.term;
         if self.session.as_ref().is_some_and(is_same) {
             self.in_flight.values_mut().for_each(|call| call.again_at = now);
+            self.first_due = now;
         } else {
             self.end_session();
         }
