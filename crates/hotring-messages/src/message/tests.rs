@@ -53,6 +53,24 @@ fn each(mut check: impl FnMut(Message<'_>)) {
     check(Message::Reply(HEAD, Answers::encode(&answers, &mut bytes).expect("they fit")));
 }
 
+/// Writes a message from its parts, not from their bytes.
+fn write_parts(message: Message<'_>, out: &mut Vec<u8>) {
+    let mut bytes = Vec::new();
+    match message {
+        Message::Request(head, request) => {
+            let operations: Vec<_> = request.operations.iter().collect();
+            let operations = Operations::encode(&operations, &mut bytes).expect("as before");
+            Message::Request(head, Request { operations, ..request }).write(out);
+        }
+        Message::Reply(head, answers) => {
+            let answers: Vec<_> = answers.iter().collect();
+            let answers = Answers::encode(&answers, &mut bytes).expect("as before");
+            Message::Reply(head, answers).write(out);
+        }
+        other => other.write(out),
+    }
+}
+
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let crc = checksum(&bytes);
     bytes[CRC].copy_from_slice(&crc.to_le_bytes());
@@ -89,7 +107,7 @@ fn what_is_read_is_written_alike_whatever_bytes_have_a_right_checksum() {
                 changed[at] = value;
                 for changed in [sealed(changed[..at.max(HEAD_LEN)].to_vec()), sealed(changed)] {
                     if let Ok(message) = Message::read(&changed) {
-                        message.write(&mut again);
+                        write_parts(message, &mut again);
                         assert_eq!(again, changed);
                         read += 1;
                     }

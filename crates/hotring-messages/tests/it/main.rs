@@ -5,7 +5,7 @@
 #[macro_use]
 #[path = "../../src/faults.rs"]
 mod faults;
-#[path = "../../src/caller.rs"]
+#[path = "../../src/caller/mod.rs"]
 #[allow(dead_code)]
 mod caller;
 #[path = "../../src/client.rs"]

@@ -16,10 +16,13 @@ use crate::reply_cache::{Bounds, ReplyCache};
 use crate::server::Server;
 use crate::sockets::Sockets;
 
+/// The longest message of most clients, and of the server.
 const SLOT_LEN: usize = 1 << 10;
+const SERVER_SLOT_LEN: usize = 2 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Serves counters until `stop`, by increments and reads alone. The key `long` has a value longer than a slot.
+/// Serves counters until `stop`, by increments and reads alone. Two keys have
+/// values that are longer than a message of clients, and of the server.
 fn serve(endpoint: Sockets, stop: &AtomicBool) {
     let term = Term { incarnation: Incarnation(1), epoch: Epoch(1) };
     let idle = Duration::from_secs(60);
@@ -38,8 +41,10 @@ fn serve(endpoint: Sockets, stop: &AtomicBool) {
                     *counter = (counter.0 + 1, counter.1 + by);
                 }
                 let mut text = counter.1.to_string().into_bytes();
-                if operation.key() == b"long" {
-                    text = vec![b'x'; 2 * SLOT_LEN];
+                match operation.key() {
+                    b"long" => text = vec![b'x'; SLOT_LEN],
+                    b"longer" => text = vec![b'x'; SERVER_SLOT_LEN],
+                    _ => {}
                 }
                 items.push((operation.key().to_vec(), counter.0, text));
             }
@@ -54,7 +59,7 @@ fn serve(endpoint: Sockets, stop: &AtomicBool) {
 
 /// Runs `work` beside a server.
 fn beside_server(address: &str, work: impl FnOnce(&[u8])) {
-    let endpoint = Sockets::listen(address, 8, 16, SLOT_LEN).expect("a free address");
+    let endpoint = Sockets::listen(address, 8, 16, SERVER_SLOT_LEN).expect("a free address");
     let (address, stop) = (endpoint.address(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let server = scope.spawn(|| serve(endpoint, &stop));
@@ -73,6 +78,10 @@ struct User {
 
 impl User {
     fn new(address: &[u8], number: u64, password: &str) -> User {
+        User::with_slots(address, number, password, SLOT_LEN)
+    }
+
+    fn with_slots(address: &[u8], number: u64, password: &str, slot_len: usize) -> User {
         let login = Login {
             client: number,
             user: Vec::new(),
@@ -80,9 +89,9 @@ impl User {
             address: Vec::new(),
         };
         let retry = Duration::from_millis(200);
-        let options = Options { retry, queue_max: 100, message_len_max: SLOT_LEN };
+        let options = Options { retry, queue_max: 100, message_len_max: slot_len };
         let caller = Caller::new(login, options).expect("it is short");
-        let mut endpoint = Sockets::new(8, SLOT_LEN);
+        let mut endpoint = Sockets::new(8, slot_len);
         let server = endpoint.peer(address).expect("it listens");
         User { client: Client::new(endpoint, server, caller, 4), begun: Instant::now() }
     }
@@ -167,20 +176,24 @@ fn a_wrong_password_ends_the_calls() {
 fn a_reply_that_does_not_fit_tells_the_reads_so() {
     beside_server("127.0.0.1:0", |address| {
         let mut user = User::new(address, 1, "right");
-        let long = Operation::Get { key: b"long" };
-        user.start(&[long, INCREMENT]);
-        let outcome = user.outcome();
-        let Outcome::Done(givens) = &outcome else { panic!("{outcome:?}") };
-        let given = givens[0].as_ref().expect("it is not damaged");
-        assert_eq!(given.status, Status::Failed, "{outcome:?}");
-        assert_eq!(value(outcome).1, "1");
+        let status = |user: &mut User, key: &[u8]| {
+            user.start(&[Operation::Get { key }, INCREMENT]);
+            let outcome = user.outcome();
+            let Outcome::Done(givens) = &outcome else { panic!("{outcome:?}") };
+            let status = givens[0].as_ref().expect("it is not damaged").status;
+            (status, value(outcome).1)
+        };
+        assert_eq!(status(&mut user, b"long"), (Status::Failed, "1".to_string()));
+        let mut other = User::with_slots(address, 2, "right", 4 << 10);
+        assert_eq!(status(&mut other, b"long"), (Status::Done, "2".to_string()));
+        assert_eq!(status(&mut other, b"longer"), (Status::Failed, "3".to_string()));
         // 56 operations fit into a slot, but not 56 texts.
         let mut operations = [Operation::Get { key: b"" }; 56];
         operations[0] = INCREMENT;
         user.start(&operations);
         assert_eq!(user.outcome(), Outcome::Unknown);
         user.start(&[GET]);
-        assert_eq!(value(user.outcome()).1, "2", "it was run once");
+        assert_eq!(value(user.outcome()).1, "4", "it was run once");
     });
 }
 
@@ -191,7 +204,7 @@ fn bytes_that_are_no_message_cost_their_sender_the_connection_alone() {
         let mut bad = TcpStream::connect(text).expect("it listens");
         bad.set_read_timeout(Some(PATIENCE)).expect("a socket has one");
         bad.write_all(&[3, 0, 0, 0, 1, 2, 3]).expect("it is read");
-        bad.write_all(&(SLOT_LEN as u32 + 1).to_le_bytes()).expect("it is read");
+        bad.write_all(&(SERVER_SLOT_LEN as u32 + 1).to_le_bytes()).expect("it is read");
         assert_eq!(bad.read(&mut [0]).expect("it is closed"), 0);
         let mut user = User::new(address, 1, "right");
         user.start(&[INCREMENT]);
@@ -243,4 +256,26 @@ fn nothing_is_read_without_a_posted_slot() {
         server.poll(&mut completions);
     }
     assert!(matches!(completions[0], Completion::Left(_)), "{completions:?}");
+}
+
+#[test]
+fn a_peer_that_sends_too_much_waits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let address = format!("unix:{}", folder.path().join("messages").display());
+    let mut server = Sockets::listen(&address, 8, 4, SLOT_LEN).expect("a free address");
+    let mut client = Sockets::new(1, SLOT_LEN);
+    let peer = client.peer(address.as_bytes()).expect("it listens");
+    let (mut completions, mut slot) = (Vec::new(), client.slab().take().expect("it is free"));
+    for _ in 0..10_000 {
+        match client.send(peer, slot, SLOT_LEN) {
+            Err(_) => return,
+            Ok(()) => client.poll(&mut completions),
+        }
+        slot = match completions.pop() {
+            Some(Completion::Sent(slot)) => slot,
+            other => panic!("{other:?}"),
+        };
+        server.poll(&mut completions);
+    }
+    panic!("10 MB were taken although no RECV is posted");
 }

@@ -446,3 +446,6 @@ fn hello<'a>(login: &'a Login, options: &Options) -> Hello<'a> {
     let message_len_max = options.message_len_max as u32;
     Hello { client: *client, message_len_max, user, password, address }
 }
+
+#[cfg(test)]
+mod tests;
