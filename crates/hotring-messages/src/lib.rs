@@ -22,5 +22,5 @@ pub use caller::{Caller, Given, Login, Options, Outcome, Reason, Ticket, Unstart
 pub use client::Client;
 pub use endpoint::{Completion, Endpoint, Limits, Peer, Slab, Slot};
 pub use reply_cache::{Admission, Bounds, ReplyCache};
-pub use server::{Job, Server};
+pub use server::{Job, Server, Wait};
 pub use sockets::Sockets;

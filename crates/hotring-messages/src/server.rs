@@ -2,7 +2,8 @@
 //! keys nor users.
 //!
 //! A slot goes round: posted, a job, the reply in the same slot, posted again. So what is under way is bounded by the
-//! number of slots, and a server that has too much to do reads no more.
+//! number of slots, and a server that has too much to do reads no more. A job that waits for long is put aside and
+//! gives its slot back: waits must never take all slots from the writes that would end them. Their owner bounds them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,6 +22,16 @@ pub struct Job {
     len: usize,
 }
 
+/// A job that was put aside.
+#[derive(Debug)]
+pub struct Wait {
+    peer: Peer,
+    head: Head,
+}
+
+/// Slots that are never posted, for the answers of waits.
+const SPARE: usize = 1;
+
 /// A server of messages.
 #[derive(Debug)]
 pub struct Server<E> {
@@ -28,21 +39,26 @@ pub struct Server<E> {
     cache: ReplyCache,
     /// Messages that the endpoint had no room for.
     unsent: VecDeque<(Peer, Slot, usize)>,
+    /// Answers of waits that have no slot yet.
+    answers: VecDeque<(Peer, Vec<u8>)>,
     completions: Vec<Completion>,
     encoded: Vec<u8>,
     out: Vec<u8>,
 }
 
 impl<E: Endpoint> Server<E> {
-    /// Posts all slots of the endpoint.
+    /// Posts the slots of the endpoint, of which there must be two at least.
     pub fn new(mut endpoint: E, cache: ReplyCache) -> Server<E> {
-        while let Some(slot) = endpoint.slab().take() {
+        assert!(endpoint.slab().free_len() > SPARE, "more slots than the spare ones");
+        while endpoint.slab().free_len() > SPARE {
+            let slot = endpoint.slab().take().expect("some are free");
             endpoint.post(slot);
         }
         Server {
             endpoint,
             cache,
             unsent: VecDeque::new(),
+            answers: VecDeque::new(),
             completions: Vec::new(),
             encoded: Vec::new(),
             out: Vec::new(),
@@ -60,26 +76,29 @@ impl<E: Endpoint> Server<E> {
     }
 
     /// Takes what has arrived. `is_right` says whether a greeting's password is right. Each job must be given to
-    /// [`Server::finish`] or [`Server::discard`].
+    /// [`Server::finish`], [`Server::put_aside`] or [`Server::discard`].
     pub fn step(
         &mut self,
         now: Duration,
         mut is_right: impl FnMut(&Hello<'_>) -> bool,
         jobs: &mut Vec<Job>,
     ) {
-        self.flush();
         self.endpoint.poll(&mut self.completions);
         for completion in std::mem::take(&mut self.completions) {
             match completion {
+                Completion::Sent(slot) if self.endpoint.slab().free_len() < SPARE => {
+                    self.endpoint.slab().give(slot);
+                }
                 Completion::Sent(slot) => self.endpoint.post(slot),
                 Completion::Received { from: Some(peer), slot, len } => {
                     self.receive(now, peer, slot, len, &mut is_right, jobs);
                 }
                 // Only a greeting could come from a stranger, and those come over connections.
                 Completion::Received { from: None, slot, .. } => self.endpoint.post(slot),
-                Completion::Left(_) => {}
+                Completion::Left(peer) => self.cache.leave(peer),
             }
         }
+        self.flush();
     }
 
     fn receive(
@@ -157,6 +176,28 @@ impl<E: Endpoint> Server<E> {
         self.endpoint.post(job.slot);
     }
 
+    /// Puts a job aside that waits for a change, and gives its slot back. Such a job has one operation and writes
+    /// nothing.
+    pub fn put_aside(&mut self, job: Job) -> Wait {
+        let Job { peer, head, is_write, slot, .. } = job;
+        debug_assert!(!is_write, "the reply of a write is kept by its job");
+        self.endpoint.post(slot);
+        Wait { peer, head }
+    }
+
+    /// Whether the client still waits. If not, the wait can be dropped.
+    pub fn is_awaited(&self, wait: &Wait) -> bool {
+        self.cache.is_awaited(wait.peer, &wait.head)
+    }
+
+    /// Sends the answer of a job that was put aside.
+    pub fn answer(&mut self, wait: Wait, answer: &Answer<'_>) {
+        if self.is_awaited(&wait) && self.write_reply(&wait.head, std::slice::from_ref(answer)) {
+            self.answers.push_back((wait.peer, self.out.clone()));
+            self.flush();
+        }
+    }
+
     /// Whether the reply fits into a message.
     fn write_reply(&mut self, head: &Head, answers: &[Answer<'_>]) -> bool {
         let Some(answers) = Answers::encode(answers, &mut self.encoded) else { return false };
@@ -185,6 +226,13 @@ impl<E: Endpoint> Server<E> {
     }
 
     fn flush(&mut self) {
+        while !self.answers.is_empty()
+            && let Some(slot) = self.endpoint.slab().take()
+        {
+            let (peer, bytes) = self.answers.pop_front().expect("there is one");
+            self.endpoint.slab().bytes_mut(&slot)[..bytes.len()].copy_from_slice(&bytes);
+            self.unsent.push_back((peer, slot, bytes.len()));
+        }
         for _ in 0..self.unsent.len() {
             let Some((peer, slot, len)) = self.unsent.pop_front() else { return };
             // Another peer may have room.

@@ -59,7 +59,8 @@ pub struct ReplyCache {
 struct Session {
     client: u64,
     user: Box<[u8]>,
-    peer: Peer,
+    /// None while the client's connection is broken.
+    peer: Option<Peer>,
     message_len_max: u32,
     used: Duration,
     floor: u64,
@@ -115,7 +116,7 @@ impl ReplyCache {
             if *session.user != *hello.user {
                 return Err(Refusal::Denied);
             }
-            (session.peer, session.used) = (peer, now);
+            (session.peer, session.used) = (Some(peer), now);
             session.message_len_max = hello.message_len_max;
             if wrong!(EmptySession) {
                 session.writes.clear();
@@ -133,7 +134,7 @@ impl ReplyCache {
         let session = Session {
             client: hello.client,
             user: hello.user.into(),
-            peer,
+            peer: Some(peer),
             message_len_max: hello.message_len_max,
             used: now,
             floor: 0,
@@ -143,6 +144,18 @@ impl ReplyCache {
         self.sessions.insert(number, session);
         self.clients.insert(hello.client, number);
         Ok((number, welcome))
+    }
+
+    /// A connection is over. Its client may come back over another one.
+    pub fn leave(&mut self, peer: Peer) {
+        let gone = self.sessions.values_mut().filter(|session| session.peer == Some(peer));
+        gone.for_each(|session| session.peer = None);
+    }
+
+    /// Whether the client still waits at this peer for the answer to a request.
+    pub fn is_awaited(&self, peer: Peer, head: &Head) -> bool {
+        let session = self.sessions.get(&head.session).filter(|_| self.is_of_term(head));
+        session.is_some_and(|session| session.peer == Some(peer))
     }
 
     /// Forgets the client that has been silent for longest, if that is long enough.
@@ -168,7 +181,8 @@ impl ReplyCache {
     ) -> Admission<'_> {
         let is_present = self.is_of_term(head);
         let session = self.sessions.get_mut(&head.session);
-        let Some(session) = session.filter(|session| is_present && session.peer == peer) else {
+        let Some(session) = session.filter(|session| is_present && session.peer == Some(peer))
+        else {
             return Admission::Refuse(Refusal::SessionOver);
         };
         session.used = now;

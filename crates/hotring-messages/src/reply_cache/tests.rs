@@ -44,6 +44,12 @@ fn a_session_is_of_one_peer_and_one_user() {
     assert_eq!(same, session);
     assert_eq!(admit(&mut cache, 1, session, 0, 2), Admission::Refuse(Refusal::SessionOver));
     assert_eq!(admit(&mut cache, 2, session, 0, 1), Admission::Drop, "it is running");
+    let head = Head { id: 1, session, term: TERM };
+    assert!(cache.is_awaited(Peer(2), &head) && !cache.is_awaited(Peer(1), &head));
+    cache.leave(Peer(1));
+    assert!(cache.is_awaited(Peer(2), &head), "another connection is over");
+    cache.leave(Peer(2));
+    assert!(!cache.is_awaited(Peer(2), &head));
 }
 
 #[test]

@@ -12,10 +12,10 @@ const SCHEDULES: u64 = 1000;
 const FOUND: &[(Fault, u64)] = &[
     (Fault::NoReplyCache, 1),
     (Fault::RunTwice, 4),
-    (Fault::AnyTerm, 3),
+    (Fault::AnyTerm, 16),
     (Fault::KeepOverEpoch, 6),
     (Fault::EmptySession, 2),
-    (Fault::RunBelowFloor, 2),
+    (Fault::RunBelowFloor, 5),
     (Fault::ForgetLong, 1),
     (Fault::SameSession, 4),
     (Fault::ResendUnknown, 3),
@@ -23,7 +23,7 @@ const FOUND: &[(Fault, u64)] = &[
     (Fault::CallLateNotDone, 1),
     (Fault::NoCredits, 36),
     (Fault::TrustAnswers, 0),
-    (Fault::TrustMessages, 129),
+    (Fault::TrustMessages, 26),
 ];
 
 /// Schedules among which another one is looked for, if the listed one no longer finds its wrong variant.

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::endpoint::{Completion, Endpoint};
 use crate::message::{Answer, Operation, Status, Term};
 use crate::reply_cache::{Bounds, ReplyCache};
-use crate::server::Server;
+use crate::server::{Server, Wait};
 use crate::sockets::Sockets;
 
 /// The longest message of most clients, and of the server.
@@ -21,7 +21,7 @@ const SLOT_LEN: usize = 1 << 10;
 const SERVER_SLOT_LEN: usize = 2 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Serves counters until `stop`, by increments and reads alone. Two keys have
+/// Serves counters until `stop`, by increments, reads and waits, which any use of the key ends. Two keys have
 /// values that are longer than a message of clients, and of the server.
 fn serve(endpoint: Sockets, stop: &AtomicBool) {
     let term = Term { incarnation: Incarnation(1), epoch: Epoch(1) };
@@ -29,11 +29,18 @@ fn serve(endpoint: Sockets, stop: &AtomicBool) {
     let bounds = Bounds { sessions_max: 8, idle, window: 16, reply_bytes_max: 1 << 16 };
     let mut server = Server::new(endpoint, ReplyCache::new(term, bounds, 1));
     let (mut counters, mut jobs) = (BTreeMap::<Vec<u8>, (u64, i64)>::new(), Vec::new());
+    let mut waits: Vec<(Wait, Vec<u8>)> = Vec::new();
     let begun = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         server.endpoint().wait(Duration::ZERO, Duration::from_millis(10));
         server.step(begun.elapsed(), |hello| hello.password == b"right", &mut jobs);
         for job in jobs.drain(..) {
+            let first = server.operations(&job).iter().next().expect("there is one");
+            if let Operation::WaitForChange { key, .. } = first {
+                let key = key.to_vec();
+                waits.push((server.put_aside(job), key));
+                continue;
+            }
             let mut items = Vec::new();
             for operation in server.operations(&job).iter() {
                 let counter = counters.entry(operation.key().to_vec()).or_default();
@@ -53,6 +60,11 @@ fn serve(endpoint: Sockets, stop: &AtomicBool) {
                 .map(|(key, version, value)| Answer::new(key, Status::Done, *version, value));
             let answers: Vec<Answer<'_>> = answers.collect();
             server.finish(job, &answers);
+            for (key, version, value) in &items {
+                for (wait, _) in waits.extract_if(.., |(_, awaited)| awaited == key) {
+                    server.answer(wait, &Answer::new(key, Status::Done, *version, value));
+                }
+            }
         }
     }
 }
@@ -161,6 +173,29 @@ fn writes_over_unix_sockets_are_run_once_while_connections_break() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("messages");
     beside_server(&format!("unix:{}", path.display()), count_together);
+}
+
+#[test]
+fn waits_beyond_the_slots_keep_no_other_client_from_writing() {
+    beside_server("127.0.0.1:0", |address| {
+        let wait = Operation::WaitForChange { key: b"n", limit_ms: 60_000 };
+        let mut users: Vec<User> =
+            (1..=5).map(|number| User::new(address, number, "right")).collect();
+        for user in &mut users {
+            (0..4).for_each(|_| user.start(&[wait]));
+        }
+        let mut writer = User::new(address, 6, "right");
+        for _ in 0..20 {
+            users.iter_mut().for_each(|user| user.client.step(user.begun.elapsed()));
+            writer.start(&[Operation::Increment { key: b"other", by: 1 }]);
+            value(writer.outcome());
+        }
+        writer.start(&[INCREMENT]);
+        value(writer.outcome());
+        for user in &mut users {
+            (0..4).for_each(|_| assert_eq!(value(user.outcome()).1, "1"));
+        }
+    });
 }
 
 #[test]
