@@ -5,7 +5,7 @@
 //!  version u8 | kind u8 | parts u16 | CRC-32C u32 | id u64 | session u64 | incarnation u64 | epoch u64 | content
 //! ```
 //!
-//! The checksum covers all bytes but its own. [`parts`] has the contents of requests and replies.
+//! The checksum covers all bytes but its own. `parts.rs` has the contents of requests and replies.
 
 mod parts;
 
