@@ -100,9 +100,12 @@ impl<E: Endpoint> Client<E> {
                     self.caller.posted();
                 }
                 Completion::Sent(slot) => self.endpoint.slab().give(slot),
+                // Nobody connects to a client.
+                Completion::Came(peer) => self.endpoint.leave(peer),
                 Completion::Left(peer) => self.is_connected &= peer != self.server,
             }
         }
+        self.caller.end_due(now);
         while self.is_connected && self.send(now) {}
     }
 

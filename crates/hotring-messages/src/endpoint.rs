@@ -5,6 +5,7 @@
 //! `poll` is called. A [`Slot`] cannot be copied, so that no slot is touched while the endpoint has it.
 
 use std::io;
+use std::task::Waker;
 use std::time::Duration;
 
 /// One end that receives and sends messages. One thread uses it.
@@ -14,6 +15,9 @@ pub trait Endpoint {
 
     /// The peer of an address; connects if the back end has connections, and waits for that.
     fn peer(&mut self, address: &[u8]) -> io::Result<Peer>;
+
+    /// Where a connected peer has come from; empty if the back end does not know.
+    fn origin(&self, peer: Peer) -> String;
 
     /// What fits, and what is certain.
     fn limits(&self) -> Limits;
@@ -36,6 +40,9 @@ pub trait Endpoint {
 
     /// Waits until `poll` may have something: looks all the time for `spin`, then sleeps, at most `limit` in all.
     fn wait(&mut self, spin: Duration, limit: Duration);
+
+    /// What ends a wait from another thread, or the next one.
+    fn waker(&self) -> Waker;
 }
 
 /// Who sends or gets a message. A number is never used for another peer.
@@ -54,6 +61,8 @@ pub struct Limits {
 /// What has happened.
 #[derive(Debug)]
 pub enum Completion {
+    /// A peer has connected. Back ends without connections never say so.
+    Came(Peer),
     /// A message has arrived in a posted slot.
     Received {
         /// The sender; none if the back end cannot tell, as the sender's address is not known yet.

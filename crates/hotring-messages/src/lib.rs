@@ -10,6 +10,7 @@
 #[macro_use]
 mod faults;
 
+mod blocking;
 mod caller;
 mod client;
 mod endpoint;
@@ -18,9 +19,10 @@ mod reply_cache;
 mod server;
 mod sockets;
 
+pub use blocking::Blocking;
 pub use caller::{Caller, Given, Login, Options, Outcome, Reason, Ticket, Unstarted};
 pub use client::Client;
 pub use endpoint::{Completion, Endpoint, Limits, Peer, Slab, Slot};
 pub use reply_cache::{Admission, Bounds, ReplyCache};
-pub use server::{Job, Server, Wait};
+pub use server::{Host, Job, Server, Wait};
 pub use sockets::Sockets;

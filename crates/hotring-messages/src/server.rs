@@ -5,12 +5,24 @@
 //! number of slots, and a server that has too much to do reads no more. A job that waits for long is put aside and
 //! gives its slot back: waits must never take all slots from the writes that would end them. Their owner bounds them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::endpoint::{Completion, Endpoint, Peer, Slot};
 use crate::message::{Answer, Answers, Head, Hello, Message, Operations, Refusal, Status, Term};
 use crate::reply_cache::{Admission, ReplyCache};
+
+/// Who says which peers may stay, and who they are.
+pub trait Host {
+    /// Whether a peer that has connected from this address may stay.
+    fn admits(&mut self, peer: Peer, origin: &str) -> bool;
+
+    /// Whether a greeting's user and password are right, and no other client has greeted over this connection.
+    fn knows(&mut self, peer: Peer, hello: &Hello<'_>) -> bool;
+
+    /// A peer has left or was sent away. Those that were not admitted do not count.
+    fn left(&mut self, peer: Peer);
+}
 
 /// A request that must be run.
 #[derive(Debug)]
@@ -22,11 +34,30 @@ pub struct Job {
     len: usize,
 }
 
+impl Job {
+    /// The client's connection.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Whether it may change something.
+    pub fn is_write(&self) -> bool {
+        self.is_write
+    }
+}
+
 /// A job that was put aside.
 #[derive(Debug)]
 pub struct Wait {
     peer: Peer,
     head: Head,
+}
+
+impl Wait {
+    /// The client's connection.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
 }
 
 /// Slots that are never posted, for the answers of waits.
@@ -41,6 +72,12 @@ pub struct Server<E> {
     unsent: VecDeque<(Peer, Slot, usize)>,
     /// Answers of waits that have no slot yet.
     answers: VecDeque<(Peer, Vec<u8>)>,
+    /// Connected peers that have not greeted yet, and since when.
+    strangers: BTreeMap<Peer, Duration>,
+    /// Greetings with a wrong password, and when they are refused.
+    denied: BTreeMap<Peer, (Duration, Head)>,
+    greeting_max: Duration,
+    denial_delay: Duration,
     completions: Vec<Completion>,
     encoded: Vec<u8>,
     out: Vec<u8>,
@@ -59,6 +96,10 @@ impl<E: Endpoint> Server<E> {
             cache,
             unsent: VecDeque::new(),
             answers: VecDeque::new(),
+            strangers: BTreeMap::new(),
+            denied: BTreeMap::new(),
+            greeting_max: Duration::MAX,
+            denial_delay: Duration::ZERO,
             completions: Vec::new(),
             encoded: Vec::new(),
             out: Vec::new(),
@@ -75,14 +116,15 @@ impl<E: Endpoint> Server<E> {
         self.cache.begin(term);
     }
 
-    /// Takes what has arrived. `is_right` says whether a greeting's password is right. Each job must be given to
-    /// [`Server::finish`], [`Server::put_aside`] or [`Server::discard`].
-    pub fn step(
-        &mut self,
-        now: Duration,
-        mut is_right: impl FnMut(&Hello<'_>) -> bool,
-        jobs: &mut Vec<Job>,
-    ) {
+    /// How long a connected peer may take to greet, and how long the refusal of a wrong password is held back.
+    /// Meanwhile no other greeting of the peer is looked at.
+    pub fn set_patience(&mut self, greeting_max: Duration, denial_delay: Duration) {
+        (self.greeting_max, self.denial_delay) = (greeting_max, denial_delay);
+    }
+
+    /// Takes what has arrived. Each job must be given to [`Server::finish`], [`Server::put_aside`] or
+    /// [`Server::discard`].
+    pub fn step(&mut self, now: Duration, host: &mut impl Host, jobs: &mut Vec<Job>) {
         self.endpoint.poll(&mut self.completions);
         for completion in std::mem::take(&mut self.completions) {
             match completion {
@@ -91,14 +133,52 @@ impl<E: Endpoint> Server<E> {
                 }
                 Completion::Sent(slot) => self.endpoint.post(slot),
                 Completion::Received { from: Some(peer), slot, len } => {
-                    self.receive(now, peer, slot, len, &mut is_right, jobs);
+                    self.receive(now, peer, slot, len, host, jobs);
                 }
                 // Only a greeting could come from a stranger, and those come over connections.
                 Completion::Received { from: None, slot, .. } => self.endpoint.post(slot),
-                Completion::Left(peer) => self.cache.leave(peer),
+                Completion::Came(peer) => {
+                    if host.admits(peer, &self.endpoint.origin(peer)) {
+                        self.strangers.insert(peer, now);
+                    } else {
+                        self.endpoint.leave(peer);
+                    }
+                }
+                Completion::Left(peer) => {
+                    self.forget(peer);
+                    host.left(peer);
+                }
             }
         }
+        let is_late = |_: &Peer, since: &mut Duration| now - *since >= self.greeting_max;
+        let late: Vec<_> = self.strangers.extract_if(.., is_late).collect();
+        for (peer, _) in late {
+            self.send_away(peer);
+            host.left(peer);
+        }
+        self.refuse_denied(now);
         self.flush();
+    }
+
+    /// Ends a peer's connection. Its client may come back over another one.
+    pub fn send_away(&mut self, peer: Peer) {
+        self.endpoint.leave(peer);
+        self.forget(peer);
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        self.cache.leave(peer);
+        self.strangers.remove(&peer);
+        self.denied.remove(&peer);
+    }
+
+    fn refuse_denied(&mut self, now: Duration) {
+        let due: Vec<_> = self.denied.extract_if(.., |_, (due, _)| *due <= now).collect();
+        for (peer, (_, head)) in due {
+            let head = Head { term: self.cache.term(), ..head };
+            Message::Refusal(head, Refusal::Denied).write(&mut self.out);
+            self.answers.push_back((peer, self.out.clone()));
+        }
     }
 
     fn receive(
@@ -107,7 +187,7 @@ impl<E: Endpoint> Server<E> {
         peer: Peer,
         slot: Slot,
         len: usize,
-        is_right: &mut impl FnMut(&Hello<'_>) -> bool,
+        host: &mut impl Host,
         jobs: &mut Vec<Job>,
     ) {
         let len_max = self.endpoint.limits().message_len_max as u32;
@@ -118,10 +198,16 @@ impl<E: Endpoint> Server<E> {
         let term = self.cache.term();
         match Message::read(bytes) {
             Ok(Message::Hello(head, hello)) => {
-                let is_right = is_right(&hello);
-                let greeted = is_right.then(|| self.cache.greet(now, peer, &hello, len_max));
-                match greeted.unwrap_or(Err(Refusal::Denied)) {
+                if self.denied.contains_key(&peer) {
+                    return self.endpoint.post(slot);
+                }
+                if !host.knows(peer, &hello) {
+                    self.denied.insert(peer, (now + self.denial_delay, head));
+                    return self.endpoint.post(slot);
+                }
+                match self.cache.greet(now, peer, &hello, len_max) {
                     Ok((session, welcome)) => {
+                        self.strangers.remove(&peer);
                         let head = Head { id: head.id, session, term };
                         Message::Welcome(head, welcome).write(&mut self.out);
                     }

@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::endpoint::{Completion, Endpoint, Limits, Peer, Slab, Slot};
 
@@ -34,6 +36,18 @@ pub struct Sockets {
     posted: VecDeque<Slot>,
     completed: Vec<Completion>,
     read: Box<[u8]>,
+    alarm: Arc<Alarm>,
+}
+
+/// What ends waits: its file can be read once somebody has woken the thread.
+#[derive(Debug)]
+struct Alarm(OwnedFd);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        // Fails only if it is set already.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
 }
 
 #[derive(Debug)]
@@ -60,8 +74,12 @@ struct Connection {
 
 impl Sockets {
     /// A client's end, with `slots` slots of `slot_len` bytes, which is the longest message.
-    pub fn new(slots: u32, slot_len: usize) -> Sockets {
-        Sockets {
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn new(slots: u32, slot_len: usize) -> io::Result<Sockets> {
+        let alarm = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Sockets {
             slab: Slab::new(slots, slot_len),
             listener: None,
             connections_max: usize::MAX,
@@ -70,7 +88,8 @@ impl Sockets {
             posted: VecDeque::new(),
             completed: Vec::new(),
             read: vec![0; READ_LEN].into(),
-        }
+            alarm: Arc::new(Alarm(alarm)),
+        })
     }
 
     /// A server's end, which others connect to: at most `connections_max` at a time, more are closed at once.
@@ -89,7 +108,7 @@ impl Sockets {
             Listener::Unix(listener) => listener.set_nonblocking(true)?,
         }
         let listener = Some(listener);
-        Ok(Sockets { listener, connections_max, ..Sockets::new(slots, slot_len) })
+        Ok(Sockets { listener, connections_max, ..Sockets::new(slots, slot_len)? })
     }
 
     fn add(&mut self, stream: Stream) -> io::Result<Peer> {
@@ -120,7 +139,9 @@ impl Sockets {
             match stream {
                 // A socket that cannot be set up is closed, as the peer will see.
                 Ok(stream) if self.connections.len() < self.connections_max => {
-                    let _ = self.add(stream);
+                    if let Ok(peer) = self.add(stream) {
+                        self.completed.push(Completion::Came(peer));
+                    }
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -154,7 +175,8 @@ impl Sockets {
             let fd = connection.stream.fd();
             (!flags.is_empty()).then(|| PollFd::from_borrowed_fd(fd, flags))
         });
-        let mut fds: Vec<PollFd<'_>> = accepts.into_iter().chain(moves).collect();
+        let alarm = PollFd::from_borrowed_fd(self.alarm.0.as_fd(), PollFlags::IN);
+        let mut fds: Vec<PollFd<'_>> = accepts.into_iter().chain(moves).chain([alarm]).collect();
         // Milliseconds would round a short wait to none.
         let limit = Timespec {
             tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
@@ -188,6 +210,16 @@ impl Endpoint for Sockets {
         })
     }
 
+    fn origin(&self, peer: Peer) -> String {
+        let address = self.connections.get(&peer).map(|connection| match &connection.stream {
+            Stream::Tcp(stream) => {
+                stream.peer_addr().map_or(String::new(), |from| from.to_string())
+            }
+            Stream::Unix(_) => String::from_utf8_lossy(&self.address()).into_owned(),
+        });
+        address.unwrap_or_default()
+    }
+
     fn limits(&self) -> Limits {
         Limits { message_len_max: self.slab.slot_len(), reliable: true }
     }
@@ -218,6 +250,8 @@ impl Endpoint for Sockets {
     }
 
     fn poll(&mut self, out: &mut Vec<Completion>) {
+        // Before all else: what a later wake-up tells of may come after the look at it. Fails only if nobody has woken.
+        let _ = rustix::io::read(&self.alarm.0, &mut [0; 8]);
         self.accept();
         for (&peer, connection) in &mut self.connections {
             connection.flush();
@@ -258,6 +292,10 @@ impl Endpoint for Sockets {
             }
             self.wait_for_sockets(Duration::ZERO);
         }
+    }
+
+    fn waker(&self) -> Waker {
+        self.alarm.clone().into()
     }
 }
 

@@ -20,7 +20,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-store", &["hotring-index", "hotring-containers", "hotring-log"]),
     (
         "hotring-commands",
-        &["hotring-cluster", "hotring-store", "hotring-engines", "hotring-protocol", "hotring-log"],
+        &[
+            "hotring-cluster",
+            "hotring-store",
+            "hotring-engines",
+            "hotring-protocol",
+            "hotring-messages",
+            "hotring-log",
+        ],
     ),
     (
         "hotring-server",
@@ -31,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "hotring-proxy",
             "hotring-store",
             "hotring-protocol",
+            "hotring-messages",
             "hotring-log",
         ],
     ),
@@ -67,6 +75,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("xtask", &["hotring-server", "hotring-commands", "hotring-store"]),
     ("hotring-bench", &["hotring-server"]),
+    // A client of messages against a server that is killed.
+    ("hotring", &["hotring-messages"]),
     // The suites that every engine must pass.
     ("hotring-index", &["hotring-engines"]),
     ("hotring-store", &["hotring-engines"]),

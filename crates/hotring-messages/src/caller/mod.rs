@@ -74,7 +74,7 @@ pub enum Outcome {
     Unknown,
 }
 
-/// An answer whose checksum was right.
+/// An answer in memory of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     /// How the operation has ended.
@@ -249,11 +249,16 @@ impl Caller {
         !self.queue.is_empty() || !self.in_flight.is_empty()
     }
 
-    /// Writes the next message that must be sent, over what `out` holds. False if there is none now.
-    pub fn next_message(&mut self, now: Duration, out: &mut Vec<u8>) -> bool {
+    /// Ends the calls whose deadline has come. [`Caller::next_message`] does, too.
+    pub fn end_due(&mut self, now: Duration) {
         if self.first_due <= now {
             self.end_late(now);
         }
+    }
+
+    /// Writes the next message that must be sent, over what `out` holds. False if there is none now.
+    pub fn next_message(&mut self, now: Duration, out: &mut Vec<u8>) -> bool {
+        self.end_due(now);
         if self.greeting.is_some() {
             return self.write_hello(now, out);
         }

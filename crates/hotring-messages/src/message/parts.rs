@@ -241,7 +241,7 @@ impl<'a, T: Part<'a>> Parts<'a, T> {
     }
 
     /// The parts in order.
-    pub fn iter(self) -> impl Iterator<Item = T> + 'a
+    pub fn iter(self) -> impl Iterator<Item = T> + Clone + 'a
     where
         T: 'a,
     {

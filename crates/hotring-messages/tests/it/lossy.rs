@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
+use std::task::Waker;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -100,6 +101,10 @@ impl Endpoint for Lossy {
         Ok(Peer(u64::from_le_bytes(number)))
     }
 
+    fn origin(&self, _: Peer) -> String {
+        String::new()
+    }
+
     fn limits(&self) -> Limits {
         Limits { message_len_max: self.slab.slot_len(), reliable: false }
     }
@@ -139,5 +144,9 @@ impl Endpoint for Lossy {
 
     fn wait(&mut self, _: Duration, _: Duration) {
         self.network.borrow_mut().now += 1;
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
     }
 }

@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 
 use hotring_coordinator::{Coordinator, Embedded};
 use hotring_log::{Disk, Id, Storage, stored_id};
+use hotring_messages::{Endpoint, Sockets};
 use hotring_proxy::Proxy;
 use hotring_store::index::Config as IndexConfig;
 use hotring_store::{EvictionPolicy, Options, Store};
@@ -26,6 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::admin;
+use crate::net::fabric;
 use crate::net::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::net::worker;
 use crate::tasks::background;
@@ -205,7 +207,8 @@ fn greet(running: &Running, log_format: LogFormat) {
         LogFormat::Human => drop(io::stderr().write_all(greeting(running).as_bytes())),
         LogFormat::Json => {
             let data = promise(&running.server.settings.config());
-            tracing::info!(addresses = ?running.addresses(), data, "accepting connections");
+            let fabric = running.server.settings.config().fabric.listen.join(" ");
+            tracing::info!(addresses = ?running.addresses(), fabric, data, "accepting connections");
         }
     }
 }
@@ -304,6 +307,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let unix = config.unixsocket.as_deref().map(|path| listen::bind_unix(path, &config));
     let (unix, unix_path) = unix.transpose()?.unzip();
     let admin = listen::bind_admin(&config)?;
+    let fabric = listen_for_messages(&mut config)?;
     let addresses = local_addresses(&tcp)?;
     let tls_addresses = local_addresses(&tls)?;
     tell_real_addresses(&mut config, &addresses, &tls_addresses);
@@ -377,6 +381,12 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let listeners = plain.chain(tls).chain(other).collect();
     let embedded = membership.as_ref().and_then(Membership::embedded);
     let mut threads = start_threads(&server, embedded, listeners, unix)?;
+    let first = server.threads.len() - fabric.len();
+    for (index, endpoint) in (first..).zip(fabric) {
+        let (server, seed) = (server.clone(), random_u64()?);
+        let work = move || fabric::run(&server, endpoint, index, seed);
+        threads.push(spawn(&threads::io_name(index), work)?);
+    }
     if let Some(membership) = membership {
         threads.extend(membership.start(&server)?);
         let linking = server.clone();
@@ -389,6 +399,22 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let (admin, _unix_path, log_threads) = (admin_address, unix_path, Vec::new());
     let running = Running { server, threads, log_threads, tls_addresses, admin, proxy, _unix_path };
     Ok(Prepared { running, disk: disk.map(|disk| (Arc::new(disk) as Arc<dyn Storage>, id)) })
+}
+
+/// The endpoints of messages. Puts their real addresses into the settings.
+fn listen_for_messages(config: &mut Config) -> Result<Vec<Sockets>, StartError> {
+    let listen = |address: &String| {
+        fabric::listen(address, config).map_err(|why| {
+            StartError::new(format!(
+                "cannot listen for messages on {address}: {why}; choose another address with --fabric sockets,ADDR:PORT"
+            ))
+        })
+    };
+    let endpoints: Vec<Sockets> =
+        config.fabric.listen.iter().map(listen).collect::<Result<_, _>>()?;
+    let address = |endpoint: &Sockets| String::from_utf8_lossy(&endpoint.address()).into_owned();
+    config.fabric.listen = endpoints.iter().map(address).collect();
+    Ok(endpoints)
 }
 
 /// Refuses to start empty next to data of an earlier server: its users would find their keys gone.
@@ -454,7 +480,7 @@ fn start_threads(
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let mut threads = Vec::new();
     let mut doors = Vec::new();
-    for index in 0..server.threads.len() {
+    for index in 0..server.settings.config().threads {
         let (door, incoming) = mpsc::unbounded_channel();
         doors.push(door);
         let (server, embedded, seed) = (server.clone(), embedded.clone(), random_u64()?);
@@ -593,6 +619,9 @@ fn greeting(running: &Running) -> String {
     }
     for address in &server.memcached.addresses {
         text.push_str(&format!("  listening on {address} (memcached)\n"));
+    }
+    for address in &config.fabric.listen {
+        text.push_str(&format!("  listening on {address} (messages)\n"));
     }
     for address in &config.tls.listen {
         text.push_str(&format!("  listening on {address} (TLS)\n"));

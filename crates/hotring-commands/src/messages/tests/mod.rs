@@ -1,0 +1,1 @@
+//! Operations of messages and their answers, without sockets.
