@@ -30,7 +30,7 @@ impl Blocking {
     /// Connects to `HOST:PORT` or `unix:PATH`. The login is checked with the first call.
     ///
     /// # Errors
-    /// Nobody listens there, or the login is too long for a message.
+    /// No server listens there, or the login is too long for a message.
     pub fn connect(address: &str, login: Login, options: Options) -> io::Result<Blocking> {
         let mut endpoint = Sockets::new(SLOTS, options.message_len_max)?;
         let server = endpoint.peer(address.as_bytes())?;

@@ -100,7 +100,7 @@ impl<E: Endpoint> Client<E> {
                     self.caller.posted();
                 }
                 Completion::Sent(slot) => self.endpoint.slab().give(slot),
-                // Nobody connects to a client.
+                // A client takes no connections.
                 Completion::Came(peer) => self.endpoint.leave(peer),
                 Completion::Left(peer) => self.is_connected &= peer != self.server,
             }

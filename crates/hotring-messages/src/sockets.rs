@@ -39,7 +39,7 @@ pub struct Sockets {
     alarm: Arc<Alarm>,
 }
 
-/// What ends waits: its file can be read once somebody has woken the thread.
+/// What ends waits: its file can be read once the thread was woken.
 #[derive(Debug)]
 struct Alarm(OwnedFd);
 
@@ -250,7 +250,7 @@ impl Endpoint for Sockets {
     }
 
     fn poll(&mut self, out: &mut Vec<Completion>) {
-        // Before all else: what a later wake-up tells of may come after the look at it. Fails only if nobody has woken.
+        // Before all else: what a later wake-up tells of may come after the look at it. Fails only without a wake-up.
         let _ = rustix::io::read(&self.alarm.0, &mut [0; 8]);
         self.accept();
         for (&peer, connection) in &mut self.connections {

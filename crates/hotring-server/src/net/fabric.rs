@@ -4,7 +4,6 @@
 //! it keeps its slot, so that a slow disk or a pause makes clients wait in their sockets.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +19,7 @@ use hotring_messages::{
 use hotring_store::Watch;
 
 use hotring_commands::host::clock;
+use hotring_commands::host::start_error::StartError;
 use hotring_commands::host::threads;
 use hotring_commands::messages::{Executor, Held, Ran, Waited, log_in};
 use hotring_commands::observe::beats::BEAT;
@@ -34,10 +34,25 @@ const HELD_PAUSE: Duration = Duration::from_millis(2);
 /// Time limit for the log to reach what has been answered when the server stops.
 const FINISH_MAX: Duration = Duration::from_secs(5);
 
-/// The endpoint of an address.
-pub(crate) fn listen(address: &str, config: &Config) -> io::Result<Sockets> {
+/// The endpoints of the settings, which get their real addresses.
+pub(crate) fn bind(config: &mut Config) -> Result<Vec<Sockets>, StartError> {
     let fabric = &config.fabric;
-    Sockets::listen(address, config.maxclients, fabric.slots, fabric.message_len_max)
+    let listen = |address: &String| {
+        let (slots, len) = (fabric.slots, fabric.message_len_max);
+        Sockets::listen(address, config.maxclients, slots, len).map_err(|why| {
+            StartError::new(format!(
+                "cannot listen for messages on {address}: {why}; choose another address with \
+                 --fabric sockets,ADDR:PORT"
+            ))
+        })
+    };
+    let endpoints: Vec<Sockets> = fabric.listen.iter().map(listen).collect::<Result<_, _>>()?;
+    config.fabric.listen = endpoints.iter().map(address).collect();
+    Ok(endpoints)
+}
+
+fn address(endpoint: &Sockets) -> String {
+    String::from_utf8_lossy(&endpoint.address()).into_owned()
 }
 
 /// Serves an endpoint until the server stops. Runs on its own thread, the I/O thread `index`.
@@ -182,7 +197,7 @@ impl Thread {
         let term = Term { incarnation, epoch: server.replication.told_epoch() };
         // The numbers of two threads never meet.
         let cache = ReplyCache::new(term, bounds, (index as u64 + 1) << 48);
-        let local = String::from_utf8_lossy(&endpoint.address()).into_owned();
+        let local = address(&endpoint);
         let waker = endpoint.waker();
         let guests = Guests { server: server.clone(), index, local, all: BTreeMap::new() };
         Thread {

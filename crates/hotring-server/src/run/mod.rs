@@ -16,7 +16,6 @@ use std::thread::JoinHandle;
 
 use hotring_coordinator::{Coordinator, Embedded};
 use hotring_log::{Disk, Id, Storage, stored_id};
-use hotring_messages::{Endpoint, Sockets};
 use hotring_proxy::Proxy;
 use hotring_store::index::Config as IndexConfig;
 use hotring_store::{EvictionPolicy, Options, Store};
@@ -307,7 +306,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let unix = config.unixsocket.as_deref().map(|path| listen::bind_unix(path, &config));
     let (unix, unix_path) = unix.transpose()?.unzip();
     let admin = listen::bind_admin(&config)?;
-    let fabric = listen_for_messages(&mut config)?;
+    let fabric = fabric::bind(&mut config)?;
     let addresses = local_addresses(&tcp)?;
     let tls_addresses = local_addresses(&tls)?;
     tell_real_addresses(&mut config, &addresses, &tls_addresses);
@@ -399,22 +398,6 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let (admin, _unix_path, log_threads) = (admin_address, unix_path, Vec::new());
     let running = Running { server, threads, log_threads, tls_addresses, admin, proxy, _unix_path };
     Ok(Prepared { running, disk: disk.map(|disk| (Arc::new(disk) as Arc<dyn Storage>, id)) })
-}
-
-/// The endpoints of messages. Puts their real addresses into the settings.
-fn listen_for_messages(config: &mut Config) -> Result<Vec<Sockets>, StartError> {
-    let listen = |address: &String| {
-        fabric::listen(address, config).map_err(|why| {
-            StartError::new(format!(
-                "cannot listen for messages on {address}: {why}; choose another address with --fabric sockets,ADDR:PORT"
-            ))
-        })
-    };
-    let endpoints: Vec<Sockets> =
-        config.fabric.listen.iter().map(listen).collect::<Result<_, _>>()?;
-    let address = |endpoint: &Sockets| String::from_utf8_lossy(&endpoint.address()).into_owned();
-    config.fabric.listen = endpoints.iter().map(address).collect();
-    Ok(endpoints)
 }
 
 /// Refuses to start empty next to data of an earlier server: its users would find their keys gone.

@@ -206,17 +206,6 @@ impl Replication {
         (epoch != 0 && epoch != u64::MAX && !self.is_replica()).then_some(Epoch(epoch))
     }
 
-    /// The epoch of what clients were told: what was told in another one may be undone. Without records it is the number
-    /// of changes of the role.
-    pub fn told_epoch(&self) -> Epoch {
-        // ORDERING: Relaxed, see `Roles::publish`.
-        match self.leads_in.load(Ordering::Relaxed) {
-            // ORDERING: Acquire pairs with the Release in `set_source`: who meets data of a new role has seen its epoch.
-            u64::MAX => Epoch(self.changes.load(Ordering::Acquire)),
-            epoch => Epoch(epoch),
-        }
-    }
-
     /// Whether all in-sync replicas of this primary have applied a record, whatever `ack` waits for.
     pub fn has_committed(&self, lsn: Lsn, log: &Log) -> bool {
         self.grown(log);
