@@ -25,4 +25,4 @@ pub use client::Client;
 pub use endpoint::{Completion, Endpoint, Limits, Peer, Slab, Slot};
 pub use reply_cache::{Admission, Bounds, ReplyCache};
 pub use server::{Host, Job, Server, Wait};
-pub use sockets::Sockets;
+pub use sockets::{Listener, Sockets, UNIX};

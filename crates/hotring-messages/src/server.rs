@@ -39,11 +39,6 @@ impl Job {
     pub fn peer(&self) -> Peer {
         self.peer
     }
-
-    /// Whether it may change something.
-    pub fn is_write(&self) -> bool {
-        self.is_write
-    }
 }
 
 /// A job that was put aside.
@@ -251,7 +246,9 @@ impl<E: Endpoint> Server<E> {
             Message::Refusal(head, Refusal::ReplyGone).write(&mut self.out);
         }
         if self.cache.finish(&job.head, job.is_write, &self.out) {
-            self.send(job.peer, job.slot);
+            // A client that has come back meanwhile waits there: a copy of its write was dropped.
+            let peer = self.cache.peer(&job.head).filter(|_| job.is_write);
+            self.send(peer.unwrap_or(job.peer), job.slot);
         } else {
             self.endpoint.post(job.slot);
         }

@@ -17,7 +17,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::endpoint::{Completion, Endpoint, Limits, Peer, Slab, Slot};
 
 /// What an address of a Unix socket begins with; its path follows.
-const UNIX: &str = "unix:";
+pub const UNIX: &str = "unix:";
 
 /// Bytes that wait for a peer from which on no more are taken.
 const OUTPUT_MAX: usize = 256 << 10;
@@ -50,9 +50,12 @@ impl Wake for Alarm {
     }
 }
 
+/// Where others connect to.
 #[derive(Debug)]
-enum Listener {
+pub enum Listener {
+    /// TCP.
     Tcp(TcpListener),
+    /// A Unix socket.
     Unix(UnixListener),
 }
 
@@ -103,6 +106,19 @@ impl Sockets {
             Some(path) => Listener::Unix(UnixListener::bind(path)?),
             None => Listener::Tcp(TcpListener::bind(address)?),
         };
+        Sockets::on(listener, connections_max, slots, slot_len)
+    }
+
+    /// As [`listen`](Self::listen), with a listener that exists.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn on(
+        listener: Listener,
+        connections_max: usize,
+        slots: u32,
+        slot_len: usize,
+    ) -> io::Result<Sockets> {
         match &listener {
             Listener::Tcp(listener) => listener.set_nonblocking(true)?,
             Listener::Unix(listener) => listener.set_nonblocking(true)?,
@@ -161,30 +177,50 @@ impl Sockets {
         is_ready || !self.completed.is_empty()
     }
 
-    /// Waits until a socket is ready.
-    fn wait_for_sockets(&self, limit: Duration) {
+    /// Waits until a socket is ready, and says which ones are.
+    fn look(&self, limit: Duration) -> Ready {
         let (may_read, listener) = (!self.posted.is_empty(), self.listener.as_ref());
+        let alarm = PollFd::from_borrowed_fd(self.alarm.0.as_fd(), PollFlags::IN);
         let accepts =
             listener.map(|listener| PollFd::from_borrowed_fd(listener.fd(), PollFlags::IN));
-        let open = self.connections.values().filter(|connection| !connection.is_over);
-        let moves = open.filter_map(|connection| {
+        let open = self.connections.iter().filter(|(_, connection)| !connection.is_over);
+        let moves = open.filter_map(|(&peer, connection)| {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, may_read);
             flags.set(PollFlags::OUT, connection.has_output());
             // Without flags the end of a connection, which cannot be read now, would end every wait.
             let fd = connection.stream.fd();
-            (!flags.is_empty()).then(|| PollFd::from_borrowed_fd(fd, flags))
+            (!flags.is_empty()).then(|| (peer, PollFd::from_borrowed_fd(fd, flags)))
         });
-        let alarm = PollFd::from_borrowed_fd(self.alarm.0.as_fd(), PollFlags::IN);
-        let mut fds: Vec<PollFd<'_>> = accepts.into_iter().chain(moves).chain([alarm]).collect();
+        let (peers, moves): (Vec<Peer>, Vec<PollFd<'_>>) = moves.unzip();
+        let mut fds: Vec<PollFd<'_>> = [alarm].into_iter().chain(accepts).chain(moves).collect();
         // Milliseconds would round a short wait to none.
         let limit = Timespec {
             tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         };
         // A signal or a failure ends the wait early, which a waiter must expect anyway.
-        let _ = poll(&mut fds, Some(&limit));
+        let n_ready = poll(&mut fds, Some(&limit)).unwrap_or(0);
+        let is_ready = |fd: &PollFd<'_>| fd.revents().intersects(!PollFlags::OUT);
+        let (fixed, moves) = fds.split_at(fds.len() - peers.len());
+        let readable = peers.into_iter().zip(moves).filter(|(_, fd)| is_ready(fd));
+        Ready {
+            is_any: n_ready > 0,
+            alarm: is_ready(&fixed[0]),
+            listener: fixed.get(1).is_some_and(is_ready),
+            peers: readable.map(|(peer, _)| peer).collect(),
+        }
     }
+}
+
+/// What can be read without waiting.
+struct Ready {
+    /// Something can be read or written.
+    is_any: bool,
+    alarm: bool,
+    listener: bool,
+    /// In order.
+    peers: Vec<Peer>,
 }
 
 impl Endpoint for Sockets {
@@ -250,12 +286,18 @@ impl Endpoint for Sockets {
     }
 
     fn poll(&mut self, out: &mut Vec<Completion>) {
-        // Before all else: what a later wake-up tells of may come after the look at it. Fails only without a wake-up.
-        let _ = rustix::io::read(&self.alarm.0, &mut [0; 8]);
-        self.accept();
+        // One look at all sockets, as a read of each would cost a system call each.
+        let ready = self.look(Duration::ZERO);
+        if ready.alarm {
+            // Before the caller looks at what the wake-up tells of. Fails only if it was read before.
+            let _ = rustix::io::read(&self.alarm.0, &mut [0; 8]);
+        }
+        if ready.listener {
+            self.accept();
+        }
         for (&peer, connection) in &mut self.connections {
             connection.flush();
-            let mut may_read = !self.posted.is_empty();
+            let mut may_read = !self.posted.is_empty() && ready.peers.binary_search(&peer).is_ok();
             loop {
                 while let Some(len) = connection.frame_len().filter(|_| connection.has_message()) {
                     if len > self.slab.slot_len() {
@@ -288,9 +330,12 @@ impl Endpoint for Sockets {
         while !self.has_something() {
             let elapsed = begun.elapsed();
             if elapsed >= spin {
-                return self.wait_for_sockets(limit.saturating_sub(elapsed));
+                self.look(limit.saturating_sub(elapsed));
+                return;
             }
-            self.wait_for_sockets(Duration::ZERO);
+            if self.look(Duration::ZERO).is_any {
+                return;
+            }
         }
     }
 

@@ -15,11 +15,13 @@ use crate::acl::Origin;
 use crate::commands::answer::deny;
 use crate::host::clock;
 use crate::script;
+use crate::state::batching::PREFETCH_MIN;
 use crate::state::client::Client;
 use crate::state::failure::Failure;
 use crate::state::loading::LOADING;
 use crate::state::notify;
 use crate::state::pause::Paused;
+use crate::state::scripts::BUSY;
 use crate::state::server::Server;
 use crate::state::shown;
 use crate::state::thread::ThreadState;
@@ -43,7 +45,7 @@ pub struct Ran {
 pub enum Held {
     /// The client's user is gone: its connection must end.
     Gone,
-    /// A pause, or a full queue of the log, holds it back.
+    /// A pause, a slow script with one of its keys, or a full queue of the log holds it back.
     Back,
 }
 
@@ -80,17 +82,30 @@ impl Executor {
     ///
     /// # Errors
     /// The request must not run now; it has done nothing.
-    pub fn begin(&mut self, client: &mut Client, is_write: bool, now: u64) -> Result<(), Held> {
+    pub fn begin<'k>(
+        &mut self,
+        client: &mut Client,
+        mut operations: impl Iterator<Item = Operation<'k>> + Clone,
+        now: u64,
+    ) -> Result<(), Held> {
         if !self.thread.begin_run(client, now) {
             return Err(Held::Gone);
         }
-        let server = &self.thread.server;
-        let pause = server.clients.pause.lasts(now);
+        let is_write = operations.clone().any(|operation| operation.is_write());
+        let pause = self.thread.server.clients.pause.lasts(now);
         let is_paused = pause.is_some_and(|(_, paused)| is_write || paused == Paused::Everything);
-        match is_paused || (is_write && server.persist.durability.is_full()) {
+        let is_full = || is_write && self.thread.server.persist.durability.is_full();
+        let mut is_held = || operations.any(|operation| self.is_held(operation.key(), now));
+        match is_paused || is_full() || (self.thread.is_slow && is_held()) {
             true => Err(Held::Back),
             false => Ok(()),
         }
+    }
+
+    /// Whether a slow script holds this key, and not for long enough to refuse others.
+    fn is_held(&self, key: &[u8], now: u64) -> bool {
+        let held = self.thread.held_by_script(Some(key));
+        held.is_some_and(|info| !self.thread.is_long(info, now))
     }
 
     /// Runs operations, none of which waits, after [`begin`](Self::begin).
@@ -103,7 +118,9 @@ impl Executor {
         let begun = self.thread.moment();
         let mut keys: Vec<Key<'_>> =
             operations.clone().map(|operation| operation.key().into()).collect();
-        self.thread.store.prefetch(&mut keys);
+        if keys.len() >= PREFETCH_MIN {
+            self.thread.store.prefetch(&mut keys);
+        }
         self.note_keys(operations.clone(), now);
         let refusal = self.write_refusal();
         let mut given: Vec<Given> = Vec::with_capacity(keys.len());
@@ -166,11 +183,15 @@ impl Executor {
             counters.by_command.time(spec.id as usize, begun.elapsed());
         }
         let given = self.answer(spec, outcome, now);
+        self.tell_changes(spec);
+        given
+    }
+
+    fn tell_changes(&mut self, spec: &Spec) {
         let ThreadState { server, store, config, .. } = &mut self.thread;
         if config.notify.is_on() {
             notify::notify_changes(spec, store, server, config);
         }
-        given
     }
 
     /// The answer to an operation that has run.
@@ -221,6 +242,8 @@ impl Executor {
     ) -> Result<(), String> {
         self.check_user(client, operation, spec)?;
         let key = operation.key();
+        // `begin` holds requests back before that.
+        let is_busy = self.thread.is_slow && self.thread.held_by_script(Some(key)).is_some();
         let ThreadState { server, index, store, locals, .. } = &mut self.thread;
         let counters = &server.threads[*index].counters;
         let refuse = |why: String| {
@@ -239,6 +262,9 @@ impl Executor {
         let loading = &server.persist.loading;
         if loading.is_on() && (operation.is_write() || loading.misses([key], store, now)) {
             return refuse(LOADING.to_string());
+        }
+        if is_busy {
+            return refuse(BUSY.to_string());
         }
         match refusal.filter(|_| operation.is_write()) {
             Some(why) => refuse(why.to_string()),
@@ -293,13 +319,15 @@ impl Executor {
             _ => None,
         };
         let store = &mut self.thread.store;
-        let watch = store.watch(operation.key(), expected, waker, now).and_then(|watch| {
+        let watch = store.watch(operation.key(), expected, waker, now);
+        let watch = watch.and_then(|watch| {
             // The end of all waits for keys that are no longer served may have come before this one began.
             match store.is_displaced() {
                 true => Err(StoreError::Displaced),
                 false => Ok(watch),
             }
         });
+        self.tell_changes(spec);
         match watch {
             Ok(watch) if watch.has_fired() => Err(self.fired(&watch)),
             Ok(watch) => Ok(watch),

@@ -37,13 +37,7 @@ fn absent() -> Given {
 pub(super) fn run(operation: &Operation<'_>, c: &mut Context<'_>) -> Outcome {
     match *operation {
         Operation::Get { key } => get(c, key),
-        Operation::Set { key, value, expiry_ms } => {
-            let expiry = match expiry_ms {
-                0 => SetExpiry::Clear,
-                after => SetExpiry::At(c.now.saturating_add(after)),
-            };
-            put(c, key, value, |_| Ok(expiry))
-        }
+        Operation::Set { key, value, expiry_ms } => set(c, key, value, expiry_ms),
         Operation::Update { key, value } => {
             put(c, key, value, |item| item.map(|_| SetExpiry::Keep).ok_or(absent()))
         }
@@ -70,6 +64,23 @@ pub(super) fn run(operation: &Operation<'_>, c: &mut Context<'_>) -> Outcome {
             Err(Failure::text("ERR a wait must be alone in its request"))
         }
     }
+}
+
+fn set(c: &mut Context<'_>, key: &[u8], value: &[u8], expiry_ms: u64) -> Outcome {
+    let expiry = match expiry_ms {
+        0 => SetExpiry::Clear,
+        after => SetExpiry::At(c.now.saturating_add(after)),
+    };
+    let answer = put(c, key, value, |_| Ok(expiry))?;
+    if c.store.take_damage().is_none() {
+        return Ok(answer);
+    }
+    // It repairs a damaged item: the client did not ask for the old value.
+    c.store.remove(key, c.now);
+    c.store.take_refused()?;
+    // The removal may have read the damaged item again, for change notifications.
+    c.store.take_damage();
+    put(c, key, value, |_| Ok(expiry))
 }
 
 fn get(c: &mut Context<'_>, key: &[u8]) -> Outcome {

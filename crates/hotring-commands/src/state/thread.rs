@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 use fastrand::Rng;
 use hotring_log::Lsn;
 use hotring_protocol::Limits;
-use hotring_store::{Effects, Origin, Session};
+use hotring_store::{Effects, HoldInfo, Origin, Session};
 
 use crate::host::clock;
 use crate::host::fiber;
@@ -19,6 +19,7 @@ use crate::state::interpreter::NewInterpreter;
 use crate::state::loading::LOADING;
 use crate::state::long_values::LongValues;
 use crate::state::routes::{GONE, Routes, UNANSWERED};
+use crate::state::scripts::HOLDER;
 use crate::state::server::Server;
 use crate::state::thread_shared::ThreadShared;
 
@@ -138,6 +139,20 @@ impl ThreadState {
             self.server.observe.warnings.damage(&key, clock::unix_ms());
         }
         logged
+    }
+
+    /// A script's hold on this key, or on any key.
+    pub(crate) fn held_by_script(&self, key: Option<&[u8]>) -> Option<HoldInfo> {
+        match key {
+            Some(key) => self.store.held_by(key).filter(|info| info.label == HOLDER),
+            None => self.store.any_held_with(HOLDER),
+        }
+    }
+
+    /// Whether a script has held its keys longer than `busy-reply-threshold`.
+    pub(crate) fn is_long(&self, info: HoldInfo, now: u64) -> bool {
+        let threshold = self.config.busy_reply_ms;
+        threshold > 0 && now.saturating_sub(info.since_ms) >= threshold
     }
 
     /// The maximum length of the replies of a run: the hard limit minus the unsent replies.

@@ -152,10 +152,14 @@ impl ReplyCache {
         gone.for_each(|session| session.peer = None);
     }
 
+    /// Where the client of a request is connected now.
+    pub fn peer(&self, head: &Head) -> Option<Peer> {
+        self.sessions.get(&head.session).filter(|_| self.is_of_term(head))?.peer
+    }
+
     /// Whether the client still waits at this peer for the answer to a request.
     pub fn is_awaited(&self, peer: Peer, head: &Head) -> bool {
-        let session = self.sessions.get(&head.session).filter(|_| self.is_of_term(head));
-        session.is_some_and(|session| session.peer == Some(peer))
+        self.peer(head) == Some(peer)
     }
 
     /// Forgets the client that has been silent for longest, if that is long enough.

@@ -28,6 +28,7 @@ mod server;
 mod sockets;
 
 mod lossy;
+mod patience;
 mod schedules;
 mod sim;
 mod streams;

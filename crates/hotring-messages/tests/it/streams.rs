@@ -36,13 +36,17 @@ impl Host for Door {
     fn left(&mut self, _: Peer) {}
 }
 
-/// Serves counters until `stop`, by increments, reads and waits, which any use of the key ends. Two keys have
-/// values that are longer than a message of clients, and of the server.
-fn serve(endpoint: Sockets, stop: &AtomicBool) {
+fn cache() -> ReplyCache {
     let term = Term { incarnation: Incarnation(1), epoch: Epoch(1) };
     let idle = Duration::from_secs(60);
     let bounds = Bounds { sessions_max: 8, idle, window: 16, reply_bytes_max: 1 << 16 };
-    let mut server = Server::new(endpoint, ReplyCache::new(term, bounds, 1));
+    ReplyCache::new(term, bounds, 1)
+}
+
+/// Serves counters until `stop`, by increments, reads and waits, which any use of the key ends. Two keys have
+/// values that are longer than a message of clients, and of the server.
+fn serve(endpoint: Sockets, stop: &AtomicBool) {
+    let mut server = Server::new(endpoint, cache());
     let (mut counters, mut jobs) = (BTreeMap::<Vec<u8>, (u64, i64)>::new(), Vec::new());
     let mut waits: Vec<(Wait, Vec<u8>)> = Vec::new();
     let begun = Instant::now();
@@ -260,6 +264,37 @@ fn bytes_that_are_no_message_cost_their_sender_the_connection_alone() {
         user.start(&[INCREMENT]);
         assert_eq!(value(user.outcome()).1, "1");
     });
+}
+
+#[test]
+fn a_reply_goes_where_its_client_has_come_back() {
+    let endpoint = Sockets::listen("127.0.0.1:0", 8, 8, SLOT_LEN).expect("a free address");
+    let address = endpoint.address();
+    let mut server = Server::new(endpoint, cache());
+    let user = User::new(&address, 1, "right");
+    let (mut client, mut jobs) = (user.client, Vec::new());
+    // The time stands still, so that nothing is sent again but for the reconnection.
+    let mut step = |client: &mut Client<Sockets>, server: &mut Server<Sockets>| {
+        client.step(Duration::ZERO);
+        server.endpoint().wait(Duration::ZERO, Duration::from_millis(5));
+        server.step(Duration::ZERO, &mut Door, &mut jobs);
+        jobs.len()
+    };
+    let add = Operation::Increment { key: b"k", by: 1 };
+    client.start(&[add], PATIENCE).expect("it fits");
+    (0..500).find(|_| step(&mut client, &mut server) == 1).expect("the write arrives");
+    let again = client.endpoint().peer(&address).expect("it listens");
+    client.reconnect(again);
+    (0..30).for_each(|_| assert_eq!(step(&mut client, &mut server), 1, "the copy is not run"));
+    let job = jobs.pop().expect("it is there");
+    server.finish(job, &[Answer::new(b"k", Status::Done, 1, b"1")]);
+    let told = (0..500).find_map(|_| {
+        client.step(Duration::ZERO);
+        server.endpoint().wait(Duration::ZERO, Duration::from_millis(5));
+        server.step(Duration::ZERO, &mut Door, &mut jobs);
+        client.take()
+    });
+    assert!(matches!(told, Some((_, Outcome::Done(_)))), "{told:?}");
 }
 
 #[test]

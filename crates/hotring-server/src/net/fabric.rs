@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -14,10 +15,12 @@ use hotring_cluster::Incarnation;
 use hotring_log::Lsn;
 use hotring_messages::message::{Answer, Hello, Operation, Status, Term};
 use hotring_messages::{
-    Bounds, Endpoint, Given, Host, Job, Peer, ReplyCache, Server as Messages, Sockets, Wait,
+    Bounds, Endpoint, Given, Host, Job, Listener, Peer, ReplyCache, Server as Messages, Sockets,
+    UNIX, Wait,
 };
 use hotring_store::Watch;
 
+use crate::net::listen::{self, UnixPath};
 use hotring_commands::host::clock;
 use hotring_commands::host::start_error::StartError;
 use hotring_commands::host::threads;
@@ -34,21 +37,32 @@ const HELD_PAUSE: Duration = Duration::from_millis(2);
 /// Time limit for the log to reach what has been answered when the server stops.
 const FINISH_MAX: Duration = Duration::from_secs(5);
 
+/// An endpoint, and the file of its Unix socket, if it has one.
+pub(crate) type Bound = (Sockets, Option<UnixPath>);
+
 /// The endpoints of the settings, which get their real addresses.
-pub(crate) fn bind(config: &mut Config) -> Result<Vec<Sockets>, StartError> {
-    let fabric = &config.fabric;
-    let listen = |address: &String| {
-        let (slots, len) = (fabric.slots, fabric.message_len_max);
-        Sockets::listen(address, config.maxclients, slots, len).map_err(|why| {
-            StartError::new(format!(
-                "cannot listen for messages on {address}: {why}; choose another address with \
-                 --fabric sockets,ADDR:PORT"
-            ))
-        })
+pub(crate) fn bind(config: &mut Config) -> Result<Vec<Bound>, StartError> {
+    let bound = config.fabric.listen.iter().map(|address| bind_one(address, config));
+    let bound: Vec<Bound> = bound.collect::<Result<_, _>>()?;
+    config.fabric.listen = bound.iter().map(|(endpoint, _)| address(endpoint)).collect();
+    Ok(bound)
+}
+
+fn bind_one(address: &str, config: &Config) -> Result<Bound, StartError> {
+    let (listener, path) = match address.strip_prefix(UNIX) {
+        Some(path) => {
+            let (listener, path) = listen::bind_unix(Path::new(path), config)?;
+            (Listener::Unix(listener), Some(path))
+        }
+        None => {
+            let mut bound = listen::bind_tcp(&[address.to_string()], config)?;
+            (Listener::Tcp(bound.remove(0)), None)
+        }
     };
-    let endpoints: Vec<Sockets> = fabric.listen.iter().map(listen).collect::<Result<_, _>>()?;
-    config.fabric.listen = endpoints.iter().map(address).collect();
-    Ok(endpoints)
+    let (slots, len) = (config.fabric.slots, config.fabric.message_len_max);
+    let endpoint = Sockets::on(listener, config.maxclients, slots, len)
+        .map_err(|why| StartError::new(format!("cannot serve messages on {address}: {why}")))?;
+    Ok((endpoint, path))
 }
 
 fn address(endpoint: &Sockets) -> String {
@@ -56,7 +70,7 @@ fn address(endpoint: &Sockets) -> String {
 }
 
 /// Serves an endpoint until the server stops. Runs on its own thread, the I/O thread `index`.
-pub(crate) fn run(server: &Arc<Server>, endpoint: Sockets, index: usize, seed: u64) {
+pub(crate) fn run(server: &Arc<Server>, (endpoint, _path): Bound, index: usize, seed: u64) {
     server.threads[index].beats.beat(server.process.started);
     match threads::event_loop() {
         Ok(runtime) => runtime.block_on(server.persist.loading.grace()),
@@ -272,7 +286,8 @@ impl Thread {
         let Some(client) = self.guests.client(peer) else {
             return self.fail(job, "ERR the connection ended before the request was run");
         };
-        match self.executor.begin(client, job.is_write(), unix_ms) {
+        let operations = self.messages.operations(&job);
+        match self.executor.begin(client, operations.iter(), unix_ms) {
             Ok(()) => {}
             Err(Held::Back) => {
                 self.jobs.push(job);
@@ -348,6 +363,8 @@ impl Thread {
             let Some(client) = client.filter(|_| self.messages.is_awaited(&waiting.wait)) else {
                 continue;
             };
+            // ORDERING: Relaxed, as in `run`. A client that waits is not idle.
+            client.shared.active_at.store(unix_ms, Ordering::Relaxed);
             let until = match self.executor.poll_watch(client, &waiting.watch, unix_ms) {
                 Waited::Ended(ran) => {
                     let key = waiting.watch.key().into();

@@ -436,7 +436,9 @@ fn cannot_open(why: &io::Error) -> StartError {
 /// Warns that protected mode refuses remote clients although the server listens on a remote
 /// address.
 fn warn_of_protection(server: &Server, tls_addresses: &[SocketAddr]) {
-    let addresses = server.process.addresses.iter().chain(tls_addresses);
+    let fabric = server.settings.config().fabric.listen.clone();
+    let fabric: Vec<SocketAddr> = fabric.iter().filter_map(|it| it.parse().ok()).collect();
+    let addresses = server.process.addresses.iter().chain(tls_addresses).chain(&fabric);
     for address in addresses.filter(|address| server.is_protected_from(address.ip())) {
         tracing::warn!(
             %address,
@@ -555,7 +557,8 @@ fn tell_real_addresses(config: &mut Config, addresses: &[SocketAddr], tls: &[Soc
 
 /// Raises the limit of open files as `maxclients` requires, or lowers `maxclients`.
 fn raise_file_limit(config: &mut Config) {
-    let reserved = FILES_RESERVED + FILES_RESERVED_PER_THREAD * config.threads as u64;
+    let threads = config.threads + config.fabric.listen.len();
+    let reserved = FILES_RESERVED + FILES_RESERVED_PER_THREAD * threads as u64;
     let wanted = (config.maxclients as u64).saturating_add(reserved);
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
@@ -635,5 +638,7 @@ fn greeting(running: &Running) -> String {
 mod power;
 #[cfg(test)]
 mod read_only;
+#[cfg(test)]
+mod safe_answers;
 #[cfg(test)]
 mod tests;

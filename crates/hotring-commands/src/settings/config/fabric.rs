@@ -26,7 +26,7 @@ impl Default for FabricSettings {
             message_len_max: 64 << 10,
             slots: 256,
             window: 1024,
-            reply_bytes_max: 256 << 10,
+            reply_bytes_max: 64 << 10,
             idle: Duration::from_secs(60),
         }
     }

@@ -10,8 +10,8 @@ pub(super) static FABRIC: &[Setting] = &[
         name: "fabric",
         alias: "",
         placeholder: "sockets,ADDR",
-        help: "Endpoints for messages, separated by spaces: sockets, and behind a comma ADDR:PORT or unix:PATH; each \
-               has a thread of its own",
+        help: "Endpoint for messages: sockets, and behind a comma ADDR:PORT or unix:PATH; may be given several times; \
+               each has a thread of its own",
         change: Change::Start,
         get: |c| {
             let listen = c.fabric.listen.iter().map(|address| format!("{SOCKETS}{address}"));
@@ -20,7 +20,7 @@ pub(super) static FABRIC: &[Setting] = &[
         set: |c, v| {
             let address = |word: &str| word.strip_prefix(SOCKETS).map(str::to_string);
             let listen = v.split_whitespace().map(address).collect::<Option<Vec<_>>>();
-            c.fabric.listen = listen.ok_or("must be such as sockets,127.0.0.1:6400")?;
+            c.fabric.listen.extend(listen.ok_or("must be such as sockets,127.0.0.1:6400")?);
             Ok(())
         },
     },
