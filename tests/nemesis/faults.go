@@ -78,7 +78,19 @@ func (n *Nemesis) filled(pick func() (int, error)) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.system.fill(node)
+	empty, err := n.system.fill(node)
+	if err != nil {
+		return nil, err
+	}
+	process := n.system.nodes[node]
+	return func() error {
+		// A replica of Redis ends itself when its disk is full.
+		if err := empty(); err != nil || !process.hasDied() {
+			return err
+		}
+		process.end(syscall.SIGKILL)
+		return process.start()
+	}, nil
 }
 
 // faults are all kinds for this system.

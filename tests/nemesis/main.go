@@ -71,8 +71,9 @@ func main() {
 	for _, name := range strings.Split(*systems, ",") {
 		random := rand.New(rand.NewSource(*seed))
 		planned := func(n *Nemesis) ([]Fault, error) { return n.plan(*rounds, *deaths, *only) }
-		result, err := try(name, *program, planned, others, *keep, random, stops)
+		result, err := try(name, *program, *rounds+*deaths, planned, others, *keep, random, stops)
 		if err != nil {
+			show(all)
 			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 			os.Exit(1)
 		}
@@ -97,24 +98,26 @@ func main() {
 
 // try causes all faults in one system and checks the histories.
 func try(
-	name, program string, planned func(*Nemesis) ([]Fault, error), others []Other, keep bool, random *rand.Rand,
+	name, program string, rounds int, planned func(*Nemesis) ([]Fault, error), others []Other, keep bool, random *rand.Rand,
 	stops chan os.Signal,
-) (Result, error) {
+) (result Result, err error) {
 	folder, err := os.MkdirTemp("", "nemesis-"+name+"-")
 	if err != nil {
 		return Result{}, err
 	}
-	if keep {
-		fmt.Printf("%s: logs and data are in %s\n", name, folder)
-	} else {
-		defer os.RemoveAll(folder)
-	}
+	defer func() {
+		if keep || err != nil {
+			fmt.Printf("%s: logs and data are in %s\n", name, folder)
+		} else {
+			os.RemoveAll(folder)
+		}
+	}()
 	network, err := makeNetwork()
 	if err != nil {
 		return Result{}, err
 	}
 	defer network.remove()
-	system, err := startSystem(name, program, network, folder)
+	system, err := startSystem(name, program, network, folder, rounds)
 	if err != nil {
 		return Result{}, err
 	}

@@ -210,8 +210,10 @@ func (n *Nemesis) round(at int, fault Fault) error {
 		}
 	}
 	if n.system.name == "hotring" {
-		if err := waitFor("no node keeps keys that it does not show", n.system.isTidy); err != nil {
-			return err
+		why := ""
+		isTidy := func() bool { why = n.system.untidy(); return why == "" }
+		if err := waitFor("no node keeps keys that it does not show", isTidy); err != nil {
+			return fmt.Errorf("%w: %s", err, why)
 		}
 	}
 	afterwards, _ := n.system.primaries()

@@ -229,16 +229,16 @@ func run(ctx context.Context, command *exec.Cmd) error {
 	return command.Wait()
 }
 
-// isTidy says whether no node keeps keys that it does not show: a move must leave none behind.
-func (s *System) isTidy() bool {
+// untidy names a node that keeps keys that it does not show; nothing if there is none: a move must leave none behind.
+func (s *System) untidy() string {
 	for node := range nodes {
 		shown, err := s.say(node, "DBSIZE")
 		if err != nil {
-			return false
+			return fmt.Sprintf("node %d: DBSIZE: %v %s", node, err, shown)
 		}
 		info, err := s.say(node, "INFO", "keyspace")
 		if err != nil {
-			return false
+			return fmt.Sprintf("node %d: INFO: %v %s", node, err, info)
 		}
 		_, held, has := strings.Cut(info, "db0:keys=")
 		held, _, _ = strings.Cut(held, ",")
@@ -246,8 +246,8 @@ func (s *System) isTidy() bool {
 			held = "0"
 		}
 		if held != shown {
-			return false
+			return fmt.Sprintf("node %d keeps %s keys and shows %s", node, held, shown)
 		}
 	}
-	return true
+	return ""
 }

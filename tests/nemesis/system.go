@@ -111,8 +111,9 @@ type System struct {
 	cluster func(words ...string) *exec.Cmd
 	// The file for the step of a move at which a node is to die.
 	steps string
-	// The folders of the nodes, each a file system of its own.
-	disks []string
+	// The folders of the nodes, each a file system of its own, of this size in MiB.
+	disks    []string
+	diskSize int
 }
 
 func (s *System) stop() {
@@ -125,8 +126,9 @@ func (s *System) stop() {
 	}
 }
 
-// diskSize is the size of a node's file system: far more than it needs.
-const diskSize = "256m"
+// diskSize is the size of a node's file system in MiB: far more than it needs, also with the keys of all shards and
+// of all rounds.
+func diskSize(rounds int) int { return 128 + 16*rounds }
 
 // mount gives a node a small file system in memory.
 func (s *System) mount(node int, folder string) error {
@@ -135,7 +137,7 @@ func (s *System) mount(node int, folder string) error {
 		return err
 	}
 	s.disks = append(s.disks, disk)
-	return syscall.Mount("tmpfs", disk, "tmpfs", 0, "size="+diskSize)
+	return syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%dm", s.diskSize))
 }
 
 // fill takes all space of a node's file system. Returns what gives it back.
@@ -224,8 +226,8 @@ func waitFor(what string, isSo func() bool) error {
 	return fmt.Errorf("not within %v: %s", patience, what)
 }
 
-func startSystem(name, program string, network *Network, folder string) (*System, error) {
-	system := &System{name: name, network: network}
+func startSystem(name, program string, network *Network, folder string, rounds int) (*System, error) {
+	system := &System{name: name, network: network, diskSize: diskSize(rounds)}
 	var err error
 	switch name {
 	case "hotring":

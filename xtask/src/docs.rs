@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::process;
 use crate::suite::Done;
-use crate::workspace::{cargo, root, target};
+use crate::workspace::{PRODUCT, cargo, root, target};
 
 /// A page, and the example that prints it.
 struct Page {
@@ -23,9 +23,12 @@ const PAGES: &[Page] = &[
     Page { path: "docs/compatibility.md", example: "compatibility", words: &[] },
 ];
 
+/// The README's example.
+const EMBED: &str = "embed";
+
 /// Writes all pages.
 pub fn write() -> Result<()> {
-    build()?;
+    process::run(cargo().args(build()))?;
     for page in PAGES {
         let text = page.text()?;
         fs::write(root().join(page.path), text)
@@ -37,7 +40,7 @@ pub fn write() -> Result<()> {
 
 /// Fails if a page is stale.
 pub fn check() -> Result<Done> {
-    build()?;
+    process::run(cargo().args(build()))?;
     for page in PAGES {
         let stored = fs::read_to_string(root().join(page.path)).unwrap_or_default();
         if stored != page.text()? {
@@ -57,13 +60,23 @@ fn check_example() -> Result<()> {
     if code.is_empty() || !readme.contains(&format!("```rust\n{code}```")) {
         bail!("the README's Rust example differs from xtask/examples/embed.rs");
     }
-    print!("  the README's example prints: {}", output("embed", &[])?);
+    let printed = output(EMBED, &[])?;
+    ensure!(
+        code.contains(&format!("// {printed}")),
+        "the README's Rust example prints {printed:?}: say so in its comment"
+    );
+    print!("  the README's example prints: {printed}");
     Ok(())
 }
 
 /// Builds the examples with the tests' features; for a single package, cargo would rebuild much.
-fn build() -> Result<()> {
-    process::run(cargo().args(["build", "--quiet", "--locked", "--workspace", "--examples"]))
+pub fn build() -> Vec<&'static str> {
+    let mut words = vec!["build", "--quiet", "--locked"];
+    words.extend(PRODUCT);
+    for example in PAGES.iter().map(|page| page.example).chain([EMBED]) {
+        words.extend(["--example", example]);
+    }
+    words
 }
 
 fn output(example: &str, words: &[&str]) -> Result<String> {

@@ -15,8 +15,19 @@ use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, root, target};
 
 /// The targets: each is a file or folder in `fuzz/targets` and a folder in `fuzz/corpus`.
-pub const TARGETS: &[&str] =
-    &["resp", "memcached", "script", "restore", "log", "snapshot", "link", "records", "messages"];
+pub const TARGETS: &[&str] = &[
+    "resp",
+    "memcached",
+    "script",
+    "restore",
+    "log",
+    "snapshot",
+    "link",
+    "records",
+    "coordinator",
+    "import",
+    "messages",
+];
 
 /// The default duration per target.
 pub const SECONDS: u64 = 600;

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::process::{self, SILENCE};
 use crate::suite::Done;
-use crate::workspace::{cargo, target};
+use crate::workspace::{PRODUCT, cargo, target};
 
 /// The crates whose integration tests take longest, in this order: they start first.
 const LONGEST: &[&str] = &["hotring-server", "hotring-store", "hotring", "hotring-index"];
@@ -46,11 +46,6 @@ impl Program {
         })
     }
 
-    /// Whether this is an integration test of the package.
-    pub fn is_integration_of(&self, package: &str) -> bool {
-        self.is_integration && self.package() == package
-    }
-
     fn package(&self) -> &str {
         self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
@@ -67,10 +62,10 @@ impl Program {
     }
 }
 
-/// Builds the test programs that these arguments of `cargo test` select.
+/// Builds the test programs of the product that these arguments of `cargo test` select.
 pub fn build(which: &[&str]) -> Result<Vec<Program>> {
     let mut command = cargo();
-    command.args(["test", "--locked", "--quiet", "--no-run"]).args(which);
+    command.args(["test", "--locked", "--quiet", "--no-run"]).args(PRODUCT).args(which);
     command.arg("--message-format=json-render-diagnostics");
     println!("  $ {}", process::shown(&command));
     let built = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
@@ -234,9 +229,6 @@ mod tests {
             ]
         );
         assert_eq!(programs[0].folder, Path::new("/w/crates/hotring-server"));
-        let integrations: Vec<bool> =
-            programs.iter().map(|program| program.is_integration_of("a")).collect();
-        assert_eq!(integrations, [false, false, true, false]);
         assert_eq!(Program::parse(&line("a", "bin", false)), None, "it holds no tests");
         assert_eq!(Program::parse("{\"reason\":\"build-finished\",\"success\":true}"), None);
     }

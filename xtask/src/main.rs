@@ -31,9 +31,9 @@ const USAGE: &str = "\
 Usage: cargo xtask TASK
 
   check          Formatting, lints, style and unit tests: the quick round during work
-  test           Formatting, lints, style, all tests, documentation, generated pages, instructions.
+  test           Formatting, style, all tests of the product, documentation, generated pages, instructions.
                  Lists missing tools, then installs them
-  prove          Searches for faults that tests do not show: loom, shuttle, optimised, asan, tsan, schedules,
+  prove          Searches for faults that tests do not show: lints, loom, shuttle, optimised, asan, tsan, schedules,
                  differential, fuzzing, torture, measurements, crashes, engines, redis-tools, clients, or the named
                  ones; --long runs them for hours
   tools          Installs the programs that test and prove need

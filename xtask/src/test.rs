@@ -7,11 +7,8 @@ use anyhow::Result;
 
 use crate::lanes::passed_tests;
 use crate::suite::{Done, Suite};
-use crate::workspace::{cargo, target};
+use crate::workspace::{PRODUCT, cargo, target};
 use crate::{docs, instructions, lanes, process, tidy, tools};
-
-/// The crate that measures. Its integration tests are among the proofs: the product does not need them.
-const BENCH: &str = "hotring-bench";
 
 /// The quick round.
 pub fn check() -> Result<ExitCode> {
@@ -19,7 +16,7 @@ pub fn check() -> Result<ExitCode> {
     suite.step("formatting", formatting);
     suite.step("tidy", tidy::run);
     suite.step("clippy", || clippy(&["--workspace"]).map(|()| Done::Passed(1)));
-    suite.step("unit tests", || lanes::run(lanes::build(&["--workspace", "--lib", "--bins"])?));
+    suite.step("unit tests", || lanes::run(lanes::build(&["--lib", "--bins"])?));
     Ok(suite.finish())
 }
 
@@ -31,8 +28,8 @@ pub fn tools() -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// All tests, and the checks that are as quick. Lints and rustdoc compile every dependency once more, so they are among
-/// the proofs.
+/// All tests of the product, and the checks that are as quick. Lints and rustdoc compile every dependency once more, so
+/// they are among the proofs, as the tests of what measures.
 pub fn test() -> Result<ExitCode> {
     let mut suite = Suite::new();
     suite.step("tools of the tests", tools::prepare_tests);
@@ -40,14 +37,16 @@ pub fn test() -> Result<ExitCode> {
     suite.step("tidy", tidy::run);
     let mut programs = Vec::new();
     suite.step("tests, built", || {
-        programs = lanes::build(&["--workspace", "--lib", "--bins", "--tests"])?;
-        programs.retain(|program| !program.is_integration_of(BENCH));
+        programs = lanes::build(&["--lib", "--bins", "--tests"])?;
         Ok(Done::Passed(programs.len()))
     });
     suite.step("tests", || {
         std::thread::scope(|scope| {
             // Tests wait for sockets and clocks meanwhile.
-            scope.spawn(|| build_quietly(instructions::BUILD));
+            scope.spawn(|| {
+                build_quietly(&docs::build());
+                build_quietly(instructions::BUILD);
+            });
             lanes::run(programs)
         })
     });
@@ -108,12 +107,6 @@ fn clippy(which: &[&str]) -> Result<()> {
 }
 
 fn doc_tests() -> Result<Done> {
-    count_tests(cargo().args([
-        "test",
-        "--workspace",
-        "--locked",
-        "--quiet",
-        "--no-fail-fast",
-        "--doc",
-    ]))
+    let words = ["test", "--locked", "--quiet", "--no-fail-fast", "--doc"];
+    count_tests(cargo().args(words).args(PRODUCT))
 }

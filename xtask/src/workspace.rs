@@ -9,6 +9,11 @@ use serde_json::Value;
 
 use crate::process;
 
+/// Selects the product's packages for cargo, and xtask: without what measures. The steps that share builds must all
+/// select these, as other packages have dependencies built with other features.
+pub const PRODUCT: &[&str] =
+    &["--workspace", "--exclude", "hotring-bench", "--exclude", "hotring-cpp-peers"];
+
 /// The root of the clone from which cargo runs this program; it may have been built for another
 /// clone that shares the target folder.
 pub fn root() -> &'static Path {

@@ -202,7 +202,7 @@ mod tests {
     fn memory_in_use_follows_touched_pages() {
         let before = resident().unwrap();
         // Far more than the concurrent tests may free meanwhile.
-        let block = vec![1_u8; 512 << 20];
+        let block = std::hint::black_box(vec![1_u8; 512 << 20]);
         let after = resident_of(std::process::id()).unwrap();
         let family = memory_of_family(std::process::id()).unwrap();
         assert!(family >= 256 << 20, "{family}");

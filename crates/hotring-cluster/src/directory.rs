@@ -344,6 +344,12 @@ impl Directory {
     pub fn is_alive(&self, id: NodeId) -> bool {
         self.alive.contains_key(&id)
     }
+
+    /// Whether the primary of a shard lives in the start that its record names. One that was started again serves
+    /// nothing before it has claimed the record, which it does only if it lost nothing.
+    pub fn has_primary(&self, shard: &Shard) -> bool {
+        self.alive.get(&shard.primary.node) == Some(&shard.primary.incarnation)
+    }
 }
 
 fn parse<T: DeserializeOwned>(value: &[u8]) -> Result<T, String> {

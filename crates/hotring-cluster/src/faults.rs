@@ -111,6 +111,26 @@ mod variants {
         GiveUnshown,
         /// The target says that it has what its replicas lack.
         HasAlone,
+        /// A guard ends before its holders have dropped the key.
+        ApplyFirst,
+        /// A grant is longer than the owner's right to answer.
+        OutliveRight,
+        /// A grant is longer than the key's life.
+        OutliveKey,
+        /// A holder that has dropped an earlier version counts as if it had dropped the present one.
+        AnyVersion,
+        /// A primary that was started again does not wait for the grants of its earlier start.
+        ForgetGrants,
+        /// A role, or slots, are handed over while grants last.
+        LeaveGrants,
+        /// A holder counts a grant from when it arrives.
+        CountFromArrival,
+        /// A holder relies on all of a grant, although its clock may be slower.
+        RelyOnAll,
+        /// A holder uses the answer to a question from before it dropped the key.
+        TakeDropped,
+        /// A value that may be undone goes with a grant.
+        GrantUncommitted,
         /// The empty hash tag of `{}` counts as the key.
         EmptyTag,
         /// A place that is an identifier belongs to the next one.
@@ -155,6 +175,11 @@ mod variants {
             Self::AddAsMember,
             Self::NameUnaware,
             Self::HeedNobody,
+            Self::ApplyFirst,
+            Self::OutliveRight,
+            Self::CountFromArrival,
+            Self::TakeDropped,
+            Self::GrantUncommitted,
         ];
     }
 

@@ -37,6 +37,7 @@ pub mod kept;
 mod layout;
 mod membership;
 mod message;
+pub mod mirrors;
 pub mod moves;
 mod plan;
 mod primary;

@@ -46,8 +46,10 @@ impl Primary {
         let may = |follower: &&Follower| {
             let node = follower.id.node;
             let is_outside = record.replicas.contains(&node) && !record.in_sync.contains(&node);
-            // Writes wait for what it lacks at that moment.
-            let is_near = follower.joins || self.feed.lag(now, follower).time <= most / 4;
+            // Writes wait for what it lacks at that moment, and for one that stands still half as long as for a member:
+            // nothing is promised yet that would have to end before.
+            let near = if follower.joins { most / 2 } else { most / 4 };
+            let is_near = self.feed.lag(now, follower).time <= near;
             is_outside && is_near && self.is_within(now, node, most)
         };
         self.feed.followers().iter().filter(may).map(|follower| follower.id.node).collect()

@@ -145,7 +145,7 @@ pub struct Primary {
     ticked: Moment,
     /// Before this, no member is removed for its lag: it may be this node that was not there.
     pub(crate) grace: Moment,
-    /// The old primary, which gets no such time.
+    /// The old primary, which gets no such time until it follows.
     pub(crate) deposed: Option<NodeId>,
     /// Members that lack a copy or a repair, and are removed for it.
     pub(crate) unfit: BTreeSet<NodeId>,
@@ -412,6 +412,7 @@ impl Primary {
             return self.acts.push(Act::Send(node, ToReplica::NotReady(self.me.incarnation)));
         }
         self.unfit.remove(&node);
+        self.deposed = self.deposed.filter(|deposed| *deposed != node);
         let answer = self.feed.hello(hello, source);
         self.acts.push(Act::Send(node, ToReplica::Answer(answer)));
     }

@@ -98,8 +98,9 @@ impl Replica {
         let (force, from) = (promotion.force || wrong!(PromoteOutside), promotion.from);
         let deposed = &mut promotion.deposed;
         let step = claim.outcome(outcome, |found| {
-            let old = found.map(|(_, record)| record.primary.node);
-            *deposed = old.filter(|old| *old != me.node && from.is_none());
+            // A record that names this node is its own, which went through unseen: it deposed whom it did before.
+            let old = found.map(|(_, record)| record.primary.node).filter(|old| *old != me.node);
+            *deposed = old.or(*deposed).filter(|_| from.is_none());
             succession(me, highest, force, found)
         });
         let shard = claim.shard();

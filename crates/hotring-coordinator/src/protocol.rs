@@ -243,11 +243,34 @@ mod tests {
     use super::*;
     use crate::{Change, Record};
 
+    /// The bytes with another one at this place.
+    fn changes(bytes: &[u8], at: usize) -> impl Iterator<Item = Vec<u8>> {
+        let bits = (0..8).map(|bit| 1 << bit).chain([0xff]);
+        bits.map(move |bits: u8| {
+            let mut changed = bytes.to_vec();
+            changed[at] ^= bits;
+            changed
+        })
+    }
+
+    /// The most memory that this process has had, in bytes, whether it has touched it or not.
+    fn memory_peak() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     fn kinds<M: Coded + PartialEq + std::fmt::Debug>(messages: Vec<M>) -> Vec<u8> {
         let kind = |message: M| {
             let bytes = bytes_of(&message);
             for end in 0..bytes.len() {
                 assert_eq!(read_all::<M>(&bytes[..end]), None, "{end} bytes of {message:?}");
+            }
+            // Most changed bytes are other messages, and read as such.
+            for changed in (0..bytes.len()).flat_map(|at| changes(&bytes, at)) {
+                if let Some(other) = read_all::<M>(&changed) {
+                    assert_eq!(bytes_of(&other), changed, "{message:?}");
+                }
             }
             assert_eq!(read_all(&bytes), Some(message));
             bytes[0]
@@ -255,11 +278,10 @@ mod tests {
         messages.into_iter().map(kind).collect()
     }
 
-    #[test]
-    fn messages_have_the_documented_kinds_and_are_read_as_written() {
+    fn asks() -> Vec<Ask> {
         let change = Change::Put { name: "a".into(), value: vec![1], lease: Some(7) };
         let transaction = Transaction { expect: vec![("a".into(), 1)], changes: vec![change] };
-        let asks = vec![
+        vec![
             Ask::Read,
             Ask::Transact(transaction),
             Ask::Grant(Duration::from_secs(1)),
@@ -268,10 +290,12 @@ mod tests {
             Ask::Watch(9),
             Ask::EndWatch,
             Ask::Ping,
-        ];
-        assert_eq!(kinds(asks), [1, 2, 3, 4, 5, 6, 7, 8]);
+        ]
+    }
+
+    fn tells() -> Vec<Tell> {
         let record = Record { name: "a".into(), revision: 1, value: vec![] };
-        let tells = vec![
+        vec![
             Tell::Snapshot(Snapshot { revision: 1, records: vec![record] }),
             Tell::Outcome(Outcome::Conflict),
             Tell::Lease(Lease { id: 1, ttl: Duration::from_secs(1) }),
@@ -280,9 +304,55 @@ mod tests {
             Tell::WatchEnded,
             Tell::Failed(Failure::Unknown("u".into())),
             Tell::Failed(Failure::Refused("r".into())),
-        ];
-        assert_eq!(kinds(tells), [1, 2, 3, 4, 5, 6, 7, 8]);
+        ]
+    }
+
+    #[test]
+    fn messages_have_the_documented_kinds_and_are_read_as_written() {
+        let before = memory_peak();
+        assert_eq!(kinds(asks()), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(kinds(tells()), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(read_all::<Ask>(&[9]), None);
         assert_eq!(read_all::<Tell>(&[9]), None);
+        // Some changed bytes claim parts of 2 GiB and more.
+        assert!(memory_peak() - before < 1 << 30, "what a message claims takes memory");
+    }
+
+    /// What arrives of these bytes before the connection ends.
+    fn arrives(bytes: &[u8]) -> (Vec<(Id, Ask)>, io::Error) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (mut messages, mut found) = (Messages::new(bytes, REQUEST_MAX), Vec::new());
+        loop {
+            match runtime.block_on(messages.next()) {
+                Ok(message) => found.push(message),
+                Err(error) => return (found, error),
+            }
+        }
+    }
+
+    #[test]
+    fn of_frames_that_are_cut_short_or_changed_only_those_before_arrive() {
+        let (mut frames, mut bytes, mut ends) = (FrameWriter::default(), Vec::new(), Vec::new());
+        let long = Change::Put { name: "long".into(), value: vec![7; BODY_MAX], lease: None };
+        let long = Ask::Transact(Transaction { expect: vec![], changes: vec![long] });
+        let sent: Vec<(Id, Ask)> = (1..).zip(asks()).chain([(99, long)]).collect();
+        for (id, ask) in &sent {
+            frame(&mut frames, *id, ask, &mut bytes);
+            ends.push(bytes.len());
+        }
+        let is_all_before = |bytes: &[u8], at: usize| {
+            let (found, error) = arrives(bytes);
+            let before = ends.iter().filter(|end| **end <= at).count();
+            assert_eq!(found, sent[..before], "up to byte {at}");
+            error.kind()
+        };
+        // The last message has two frames: of its content a few bytes will do.
+        let places = (0..ends[ends.len() - 2] + 20).chain(bytes.len() - 20..bytes.len());
+        for at in places {
+            let kind = is_all_before(&bytes[..at], at);
+            assert_eq!(kind, io::ErrorKind::UnexpectedEof, "the first {at} bytes");
+            changes(&bytes, at).for_each(|changed| _ = is_all_before(&changed, at));
+        }
+        assert_eq!(arrives(&bytes).0, sent);
     }
 }

@@ -73,6 +73,7 @@ pub(crate) fn text(thread: &Thread) -> String {
         "Proxy",
         &[
             ("proxy_merged_reads", number(&counters.merged)),
+            ("proxy_mirrored_reads", number(&counters.mirrored)),
             ("proxy_redirects", number(&counters.redirected)),
             ("proxy_retries", number(&counters.retried)),
             ("proxy_unknown_writes", number(&counters.unknown)),

@@ -21,6 +21,7 @@ mod input;
 mod layout;
 mod link;
 mod listen;
+mod mirror;
 mod plan;
 mod replies;
 mod reply;

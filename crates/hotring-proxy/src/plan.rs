@@ -136,7 +136,8 @@ pub(crate) fn plan(
         | CommandId::ClientUnblock
         | CommandId::WaitAof
         | CommandId::Move
-        | CommandId::SwapDb => Plan::Refused(Refusal::Missing(spec.name)),
+        | CommandId::SwapDb
+        | CommandId::HotringMirror => Plan::Refused(Refusal::Missing(spec.name)),
         // Messages on one channel must stay in their order.
         CommandId::Publish => Plan::Slot(slot_of(args.at(1))),
         CommandId::AclWhoAmI | CommandId::ConfigGet => Plan::Anywhere,

@@ -7,6 +7,7 @@ use hotring_cluster::Slot;
 
 use crate::foreign::translation::Translation;
 use crate::link::Protocol;
+use crate::mirror::Keeps;
 use crate::replies::Replies;
 use crate::reply::Form;
 
@@ -74,6 +75,19 @@ pub(crate) struct Request {
     pub refused_by: Option<(usize, Vec<u8>)>,
     /// How often it was sent elsewhere.
     pub redirects: u32,
+    /// Its reply may be kept for others.
+    pub keeps: Option<Box<Keeps>>,
+    /// It is none of a client's.
+    pub aside: Option<Aside>,
+}
+
+/// A request of the proxy's own, about mirrors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aside {
+    /// The question of this number.
+    Ask(u64),
+    /// A key was dropped.
+    Dropped,
 }
 
 impl Request {
@@ -101,7 +115,15 @@ impl Request {
             losses: 0,
             refused_by: None,
             redirects: 0,
+            keeps: None,
+            aside: None,
         }
+    }
+
+    /// A request of the proxy's own.
+    pub(crate) fn aside(aside: Aside, now: Instant) -> Self {
+        let ticket = Ticket { replies: Rc::default(), number: 0, part: 0 };
+        Request { aside: Some(aside), ..Request::new(Target::Any, ticket, false, now) }
     }
 
     /// The same as a transaction of this many commands, MULTI and EXEC included.

@@ -49,6 +49,7 @@ pub(crate) struct Counters {
     pub refused: Counter,
     pub requests: Counter,
     pub merged: Counter,
+    pub mirrored: Counter,
     pub redirected: Counter,
     pub retried: Counter,
     pub unknown: Counter,

@@ -19,8 +19,9 @@ use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 
 use crate::link::{DialError, Link};
+use crate::mirror::{Keeps, Mirror, Read};
 use crate::reply::Form;
-use crate::request::Request;
+use crate::request::{Aside, Request};
 use crate::settle::{give_up, settle, undo};
 use crate::thread::Thread;
 use crate::upstreams::Upstreams;
@@ -58,6 +59,8 @@ struct Inner {
     sent: u64,
     /// For some reads, by their slots, the number of the request.
     joinable: [u64; JOINABLE],
+    /// The mirrors of the node's hot keys.
+    mirror: Mirror,
     /// The task that serves the connection.
     task: Option<Waker>,
     /// Clients that wait for room.
@@ -92,6 +95,7 @@ impl Upstream {
             begin: 0,
             sent: 0,
             joinable: [0; JOINABLE],
+            mirror: Mirror::default(),
             task: None,
             waiting: Vec::new(),
             queued_at: None,
@@ -117,17 +121,33 @@ impl Upstream {
 
     /// Adds a request.
     pub(crate) fn queue(&self, bytes: &[u8], request: Request, now: Instant) {
+        self.inner.borrow_mut().queue(bytes, request, now);
+    }
+
+    /// Answers a read of a key from a mirror, or makes the request fit to have its reply kept.
+    pub(crate) fn read_mirror(
+        &self,
+        key: &[u8],
+        bytes: &[u8],
+        now: Instant,
+        answer: impl FnOnce(&[u8]),
+    ) -> Option<Option<Box<Keeps>>> {
         let inner = &mut *self.inner.borrow_mut();
-        if inner.requests.is_empty() {
-            inner.heard_at = now;
+        let mut keeps = None;
+        let is_answered = match inner.mirror.read(inner.connection, key, bytes) {
+            Read::Answered(reply) => {
+                answer(reply);
+                true
+            }
+            Read::Sent(may_keep) => {
+                keeps = may_keep.map(Box::new);
+                false
+            }
+        };
+        if let Some((number, question)) = inner.mirror.ask(key, now) {
+            inner.queue(&question, Request::aside(Aside::Ask(number), now), now);
         }
-        inner.queued_at.get_or_insert(now);
-        inner.bytes.extend_from_slice(bytes);
-        let end = inner.begin + inner.bytes.len() as u64;
-        inner.requests.push_back(Queued { request, end, len: bytes.len() });
-        if let Some(task) = inner.task.take() {
-            task.wake();
-        }
+        (!is_answered).then_some(keeps)
     }
 
     /// Adds a read that others may join until it is sent.
@@ -396,12 +416,17 @@ impl Upstream {
             let reply = &link.input.bytes()[..len];
             // A push message answers no request.
             if reply[0] == b'>' {
-                if let Some(tracking) = &upstreams.tracking {
-                    tracking.pass_on(reply);
+                let answer = self.inner.borrow_mut().mirror.pushed(reply);
+                match (answer, &upstreams.tracking) {
+                    (Some(answer), _) => {
+                        self.queue(&answer, Request::aside(Aside::Dropped, now), now);
+                    }
+                    (None, Some(tracking)) => tracking.pass_on(reply),
+                    (None, None) => {}
                 }
             } else {
                 let (request, bytes) = self.answered(reply, now)?;
-                if let Some(request) = request {
+                if let Some(request) = request.and_then(|request| self.keep(request, reply)) {
                     if let Some(server) = &server {
                         server.health.answered(request.form.is_error(reply));
                     }
@@ -411,6 +436,24 @@ impl Upstream {
             link.input.consume(len);
         }
         Ok(())
+    }
+
+    /// Takes what concerns mirrors from a reply. Gives the request back if it is a client's.
+    fn keep(&self, mut request: Request, reply: &[u8]) -> Option<Request> {
+        let inner = &mut *self.inner.borrow_mut();
+        match request.aside {
+            Some(Aside::Ask(number)) => inner.mirror.answered(number, reply),
+            Some(Aside::Dropped) => {}
+            None => {
+                let keeps = request.keeps.take();
+                let is_fit = |keeps: &Keeps| keeps.connection == inner.connection;
+                if let Some(keeps) = keeps.filter(|keeps| is_fit(keeps) && reply[0] != b'-') {
+                    inner.mirror.keep(*keeps, reply);
+                }
+                return Some(request);
+            }
+        }
+        None
     }
 
     /// The form of the next reply.
@@ -461,6 +504,9 @@ impl Upstream {
                 may_break = false;
                 (request, bytes, was_sent)
             };
+            if request.aside.is_some() {
+                continue;
+            }
             match (error, &upstreams) {
                 (Some(error), _) => {
                     let error = String::from_utf8_lossy(error);
@@ -476,6 +522,7 @@ impl Upstream {
         (inner.sent, inner.queued_at) = (inner.begin, None);
         (inner.is_broken, inner.is_connected) = (false, false);
         inner.connection += 1;
+        inner.mirror = Mirror::default();
         inner.wake_waiting();
     }
 }
@@ -492,6 +539,21 @@ impl Queued {
 }
 
 impl Inner {
+    /// Adds a request.
+    fn queue(&mut self, bytes: &[u8], request: Request, now: Instant) {
+        if request.writes {
+            self.mirror.written(request.target);
+        }
+        if self.requests.is_empty() {
+            self.heard_at = now;
+        }
+        self.queued_at.get_or_insert(now);
+        self.bytes.extend_from_slice(bytes);
+        let end = self.begin + self.bytes.len() as u64;
+        self.requests.push_back(Queued { request, end, len: bytes.len() });
+        self.wake();
+    }
+
     fn unanswered(&self) -> usize {
         let first = self.requests.front().map(|front| front.end - front.len as u64);
         first.map_or(0, |first| (self.begin + self.bytes.len() as u64 - first) as usize)

@@ -2,8 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::layout::Address;
 use crate::link::{Link, Login};
 use crate::request::Target;
 use crate::shared::Shared;
@@ -16,6 +21,9 @@ const LEARN_MAX: Duration = Duration::from_secs(1);
 
 /// Time between two looks for a node.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Silence after which another node is asked as well: a client must not wait for a node that has none of its keys.
+const HEDGE: Duration = Duration::from_millis(50);
 
 /// Connections to nodes, made when they are first needed.
 pub(crate) struct Upstreams {
@@ -83,21 +91,38 @@ impl Upstreams {
         if thread.is_pool() {
             return self.access.set(Some(lets_in(&thread.shared, &self.login)));
         }
-        let asked = async {
-            // Just after its start the proxy knows no node.
-            let node = loop {
-                match thread.node_for(Target::Any) {
-                    Some(node) => break node,
-                    None => tokio::time::sleep(LOOK).await,
-                }
-            };
-            let address = thread.address(node);
-            let mut link = Link::dial(&thread.shared, &address, &self.login).await.ok()?;
-            link.ask(b"PING\r\n").await.ok()
-        };
-        if let Ok(Some(reply)) = tokio::time::timeout(LEARN_MAX, asked).await {
+        if let Ok(Some(reply)) = timeout(LEARN_MAX, self.ask_any(thread)).await {
             self.access.set(Some(!reply.starts_with(b"-NOAUTH")));
         }
+    }
+
+    /// The first reply of any node to `PING`; None if all of them refuse the connection.
+    async fn ask_any(&self, thread: &Thread) -> Option<Vec<u8>> {
+        let shards = loop {
+            match thread.layout().shards().len() {
+                // Just after its start the proxy knows no node.
+                0 => sleep(LOOK).await,
+                shards => break shards,
+            }
+        };
+        let mut asked = JoinSet::new();
+        for _ in 0..shards {
+            let Some(node) = thread.node_for(Target::Any) else { continue };
+            asked.spawn_local(ping(
+                thread.shared.clone(),
+                thread.address(node),
+                self.login.clone(),
+            ));
+            if let Ok(Some(Ok(Some(reply)))) = timeout(HEDGE, asked.join_next()).await {
+                return Some(reply);
+            }
+        }
+        while let Some(answer) = asked.join_next().await {
+            if let Ok(Some(reply)) = answer {
+                return Some(reply);
+            }
+        }
+        None
     }
 
     /// The connection to a node.
@@ -182,6 +207,12 @@ impl Drop for Upstreams {
     }
 }
 
+/// The reply of a node to `PING` over a connection of its own; None if there is none.
+async fn ping(shared: Arc<Shared>, address: Address, login: Login) -> Option<Vec<u8>> {
+    let mut link = Link::dial(&shared, &address, &login).await.ok()?;
+    link.ask(b"PING\r\n").await.ok()
+}
+
 /// Whether the proxy of a pool lets clients with this login in. There is the default user alone.
 pub(crate) fn lets_in(shared: &Shared, login: &Login) -> bool {
     match (&login.user, &shared.settings.clients_password) {
@@ -202,14 +233,48 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tokio::io::AsyncReadExt;
+    use hotring_protocol::Reply;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::task::LocalSet;
 
     use super::*;
+    use crate::layout::Layout;
     use crate::settings::Settings;
+
+    fn range(slot: u16, listener: &TcpListener) -> Reply {
+        let port = listener.local_addr().unwrap().port();
+        let host = Reply::Bulk("127.0.0.1".into());
+        let slot = || Reply::Int(slot.into());
+        Reply::Array(vec![slot(), slot(), Reply::Array(vec![host, Reply::Int(port.into())])])
+    }
+
+    /// A client once waited for a silent node that had none of its keys, until `LEARN_MAX`.
+    #[tokio::test]
+    async fn whether_a_user_is_let_in_is_learnt_beside_silent_nodes() {
+        let thread =
+            Thread::new(Arc::new(Shared::new(Settings::default(), Box::new(|_, _| true)).unwrap()));
+        let [silent, answers] =
+            [TcpListener::bind("127.0.0.1:0").await, TcpListener::bind("127.0.0.1:0").await]
+                .map(Result::unwrap);
+        let reply = Reply::Array(vec![range(0, &silent), range(1, &answers)]);
+        thread.shared.publish(Layout::read(&reply, "127.0.0.1").unwrap());
+        thread.renew();
+        let local = LocalSet::new();
+        local.spawn_local(async move {
+            loop {
+                let mut stream = answers.accept().await.unwrap().0;
+                assert_eq!(stream.read(&mut [0; 100]).await.unwrap(), 6);
+                stream.write_all(b"+PONG\r\n").await.unwrap();
+            }
+        });
+        // Whichever is asked first.
+        for _ in 0..2 {
+            let upstreams = Upstreams::new(Login::default());
+            local.run_until(upstreams.learn(&thread)).await;
+            assert!(upstreams.is_open());
+        }
+    }
 
     /// A client that kept copies, and left while its node was silent, once left its connection behind.
     #[tokio::test]
@@ -231,7 +296,7 @@ mod tests {
                 drop(upstreams);
                 stream.read(&mut [0; 100]).await.unwrap()
             });
-            let has_ended = tokio::time::timeout(Duration::from_secs(5), has_ended).await;
+            let has_ended = timeout(Duration::from_secs(5), has_ended).await;
             assert_eq!(has_ended.unwrap(), 0);
         }
     }

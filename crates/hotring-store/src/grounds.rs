@@ -17,6 +17,7 @@
 //! With another version, each write looks at the standing of its key, within the gate. So no write that was checked
 //! before a change takes effect after it, unless it still may.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// What a store does with the keys of a group.
@@ -43,17 +44,26 @@ impl Standing {
 pub struct Grounds {
     group_of: fn(&[u8]) -> u16,
     standings: Box<[Standing]>,
+    guarded: Arc<BTreeSet<Box<[u8]>>>,
 }
 
 impl Grounds {
     /// Grounds with the standing of each group; `group_of` tells the group of a key.
     pub fn new(group_of: fn(&[u8]) -> u16, standings: Box<[Standing]>) -> Grounds {
-        Grounds { group_of, standings }
+        Grounds { group_of, standings, guarded: Arc::default() }
+    }
+
+    /// The same, with some keys of open groups that are held.
+    pub fn guarding(self, guarded: Arc<BTreeSet<Box<[u8]>>>) -> Grounds {
+        Grounds { guarded, ..self }
     }
 
     /// The standing of a key.
     pub fn standing(&self, key: &[u8]) -> Standing {
-        self.standing_of((self.group_of)(key))
+        match self.standing_of((self.group_of)(key)) {
+            Standing::Open if self.guarded.contains(key) => Standing::Held,
+            standing => standing,
+        }
     }
 
     /// The standing of a group.
@@ -73,12 +83,12 @@ impl Grounds {
 
     /// Whether keys are held.
     pub fn is_holding(&self) -> bool {
-        self.standings.contains(&Standing::Held)
+        self.standings.contains(&Standing::Held) || !self.guarded.is_empty()
     }
 
     /// Whether the standings are the same.
     pub fn is_like(&self, other: &Grounds) -> bool {
-        self.standings == other.standings
+        self.standings == other.standings && self.guarded == other.guarded
     }
 
     /// Whether keys that clients could see before are hidden now.

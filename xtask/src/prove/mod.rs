@@ -12,7 +12,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::suite::{Done, Suite};
 use crate::test::{binary, build_quietly, count_tests, lints};
-use crate::workspace::{cargo, target};
+use crate::workspace::{PRODUCT, cargo, target};
 use crate::{clients, engines, fuzz, process, redis, tools};
 
 /// The duration of a proof.
@@ -72,20 +72,32 @@ const TRIED_CLIENTS: &[&str] = &[
     "asynq",
 ];
 
-/// The tests of the workspace as `cargo xtask test` builds them, with the programs that they start. Of a single package
-/// cargo would build most again, as its dependencies have fewer features then.
-const TESTS: &[&str] = &["test", "--locked", "--quiet", "--workspace", "--test", "it"];
+/// The product's tests as `cargo xtask test` builds them, with the programs that they start. Of a single package cargo
+/// would build most again, as its dependencies have fewer features then.
+fn tests() -> Vec<&'static str> {
+    [&["test", "--locked", "--quiet"], PRODUCT, &["--test", "it"]].concat()
+}
 
 /// The optimised bench and its tests.
-const BENCH: &[&str] =
-    &["test", "--locked", "--quiet", "--profile", "tested", "-p", "hotring-bench", "--test", "it"];
+const BENCH: &[&str] = &[
+    "test",
+    "--locked",
+    "--quiet",
+    "--profile",
+    "tested",
+    "-p",
+    "hotring-bench",
+    "-p",
+    "hotring-cpp-peers",
+    "--lib",
+    "--bins",
+    "--test",
+    "it",
+];
 
 /// The optimised tests of the index.
 const INDEX: &[&str] =
     &["test", "--locked", "--quiet", "--profile", "tested", "-p", "hotring-index", "--test", "it"];
-
-/// Builds for later proofs, made while the models leave a processor idle.
-const AHEAD: &[&[&str]] = &[INDEX, BENCH, TESTS];
 
 /// `cargo xtask prove`: the named proofs, or all.
 pub fn prove(words: &[&str]) -> Result<ExitCode> {
@@ -107,7 +119,10 @@ pub fn steps(suite: &mut Suite, names: &[&str], form: Form) {
     }
     let ahead = names.is_empty().then(|| {
         std::thread::spawn(|| {
-            AHEAD.iter().for_each(|words| build_quietly(&[words, &["--no-run"][..]].concat()));
+            // The models leave a processor idle meanwhile.
+            for words in [INDEX, BENCH, &tests()] {
+                build_quietly(&[words, &["--no-run"]].concat());
+            }
             fuzz::build_ahead();
         })
     });
@@ -127,11 +142,18 @@ pub fn steps(suite: &mut Suite, names: &[&str], form: Form) {
 
 /// The tests of hotring-index, built with flags in a separate folder.
 fn index_tests(folder: &str, flags: &str, which: &[&str]) -> Command {
+    let mut command = flagged_tests(folder, flags);
+    command.args(["-p", "hotring-index"]).args(which);
+    command
+}
+
+/// Tests that are built with flags in a separate folder.
+fn flagged_tests(folder: &str, flags: &str) -> Command {
     let mut command = cargo();
     command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", target().join(folder));
     // This variable would override the flags, and the checker would check nothing.
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
-    command.args(["test", "--locked", "--quiet", "-p", "hotring-index"]).args(which);
+    command.args(["test", "--locked", "--quiet"]);
     command
 }
 
@@ -149,9 +171,26 @@ fn default(command: &mut Command, name: &str, value: &str) {
     }
 }
 
+/// The index's scenarios, the gate's and the log's.
+const MODELS: &[&str] = &[
+    "-p",
+    "hotring-index",
+    "--test",
+    "loom",
+    "-p",
+    "hotring-store",
+    "--test",
+    "model_gate",
+    "-p",
+    "hotring-log",
+    "--test",
+    "model_log",
+];
+
 /// Tries every order of the steps of small scenarios. Every deliberately wrong variant must be found.
 fn loom(form: Form) -> Result<Done> {
-    let mut command = index_tests("loom", "--cfg loom", &["--profile", "tested", "--test", "loom"]);
+    let mut command = flagged_tests("loom", "--cfg loom");
+    command.args(["--profile", "tested"]).args(MODELS);
     if form == Form::Long {
         // Three preemptions instead of two, within a time limit per scenario.
         default(&mut command, "HOTRING_LOOM_LONG", "1");
@@ -192,7 +231,7 @@ fn differential(form: Form) -> Result<Done> {
     let mut command = cargo();
     let seeds = if form == Form::Long { "100" } else { "2" };
     default(&mut command, "HOTRING_DIFFERENTIAL_SEEDS", seeds);
-    count_some(command.args(TESTS).arg("differential"))
+    count_some(command.args(tests()).arg("differential"))
 }
 
 /// Two servers that are killed, stopped, cut off and replaced: nothing that was acknowledged may be lost.
@@ -201,7 +240,7 @@ fn faults(form: Form) -> Result<Done> {
     default(&mut command, "HOTRING_FAULTS", if form == Form::Long { "3000" } else { "200" });
     // They wait more than they compute.
     default(&mut command, "RUST_TEST_THREADS", "4");
-    count_some(command.args(TESTS).args(["nemesis::", "--", "--nocapture"]))
+    count_some(command.args(tests()).args(["nemesis::", "--", "--nocapture"]))
 }
 
 /// A real etcd under the suite of all coordinators, and clients while its members are killed and stopped.
@@ -211,7 +250,7 @@ fn coordinator(_: Form) -> Result<Done> {
     }
     let mut command = cargo();
     command.env("HOTRING_ETCD", "etcd");
-    count_some(command.args(TESTS).args(["etcd::", "--", "--nocapture"]))
+    count_some(command.args(tests()).args(["etcd::", "--", "--nocapture"]))
 }
 
 /// The alert rules for Prometheus: each of those about replication fires when it should, and not before.
@@ -275,6 +314,6 @@ fn bench() -> Result<PathBuf> {
 
 /// Builds the server with assertions.
 fn server() -> Result<PathBuf> {
-    process::run(cargo().args(TESTS).arg("--no-run"))?;
+    process::run(cargo().args(tests()).arg("--no-run"))?;
     Ok(binary("debug", "hotring"))
 }

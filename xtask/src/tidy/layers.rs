@@ -60,7 +60,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["message", "records"],
             &["feed", "in_sync", "plan"],
             &["directory", "kept"],
-            &["coded", "founding", "moves"],
+            &["coded", "founding", "mirrors", "moves"],
             &["replica", "relay", "succession", "keeper", "changes"],
             &["primary", "failover", "membership", "controller"],
         ],
@@ -133,7 +133,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["shared"],
             &["foreign::translation", "foreign::to_memcached", "foreign::to_redis"],
             &["foreign::rewrite"],
-            &["link", "request"],
+            &["link", "mirror", "request"],
             &["foreign::prepare"],
             // A connection gives requests back to the thread, which has the connections of all users.
             &["settle", "thread", "tracking", "upstream", "upstreams"],

@@ -362,14 +362,31 @@ fn a_replica_is_added_beside_writers_that_never_pause() {
         pair.apply(last - 1);
     }
     assert!(is_added(&pair.told));
-    // And one that stands still keeps nothing from being acknowledged for long.
+}
+
+/// It used to hold writes for as long as a member may: the whole lag, though no record named it.
+#[test]
+fn a_joiner_that_stands_still_holds_writes_for_half_of_the_lag() {
+    let lag = Rules::default().in_sync_lag;
     let mut pair = begun_pair(vec![]);
     pair.tick(0);
     pair.tick(100);
     pair.write(20);
+    let written = pair.now;
     assert_eq!(pair.primary.committed(), 11, "it is about to be added");
-    (0..11).for_each(|_| pair.tick(100));
-    assert_eq!(pair.primary.committed(), 20);
+    while pair.primary.committed() < 20 {
+        assert!(pair.now - written <= lag / 2, "writes still wait");
+        assert!(!is_added(&pair.told), "it lacks records");
+        pair.tick(50);
+    }
+    // Writes do not wait for it again before it is there again.
+    pair.tick(50);
+    pair.write(30);
+    assert_eq!(pair.primary.committed(), 30);
+    pair.apply(30);
+    pair.tick(50);
+    pair.write(40);
+    assert_eq!(pair.primary.committed(), 30, "it is about to be added again");
 }
 
 /// The primary used to take it for silent at once, and the record lost it before it could claim the role: unless the
@@ -429,9 +446,32 @@ fn a_promotion_that_went_through_unseen_goes_on_after_a_change_of_the_record() {
     pair.replica.outcome(pair.now, found(7, &through));
     pair.replica.outcome(pair.now, Outcome::Done(8));
     let acts = pair.replica.acts();
-    let epoch = |act: &replica::Act| match act {
-        replica::Act::TakeOver(from) => Some(from.epoch),
+    let taken = |act: &replica::Act| match act {
+        replica::Act::TakeOver(from) => Some((from.epoch, from.deposed)),
         _ => None,
     };
-    assert_eq!(acts.iter().find_map(epoch), Some(Epoch(4)), "{acts:?}");
+    // It used to forget the old primary here, and writes waited for that one.
+    assert_eq!(acts.iter().find_map(taken), Some((Epoch(4), Some(node(1)))), "{acts:?}");
+}
+
+/// The old primary gets no time to come back. It got none for good: after it had come back it was taken out of the set
+/// whenever its primary had stood still for a second, which no other member was.
+#[test]
+fn an_old_primary_that_follows_is_a_member_like_any_other() {
+    let is_taken_out = |follows: bool| {
+        let mut pair = recorded_pair();
+        pair.primary.deposed = Some(node(2));
+        if follows {
+            pair.replica.began(*pair.primary.history().last_start().unwrap()).unwrap();
+            pair.primary.hello(pair.now, &pair.replica.hello(0).unwrap(), 1);
+            pair.settle();
+            pair.tick(250);
+            assert_eq!(pair.told, [], "it is in sync");
+        }
+        pair.now += at(1500);
+        pair.primary.tick(pair.now, Told::default());
+        pair.primary.acts().iter().any(|act| matches!(act, Act::Ask(_)))
+    };
+    assert!(is_taken_out(false));
+    assert!(!is_taken_out(true));
 }

@@ -53,6 +53,9 @@ mod membership;
 #[path = "../../src/message.rs"]
 #[allow(dead_code)]
 mod message;
+#[path = "../../src/mirrors/mod.rs"]
+#[allow(dead_code, unused_imports)]
+mod mirrors;
 #[path = "../../src/moves/mod.rs"]
 #[allow(dead_code, unused_imports)]
 mod moves;
@@ -86,6 +89,7 @@ mod controlling;
 mod guards;
 mod keeping;
 mod layouts;
+mod mirroring;
 mod moving;
 mod pair;
 mod plans;

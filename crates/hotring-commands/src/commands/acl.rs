@@ -100,7 +100,7 @@ pub(crate) fn load(c: &mut Context<'_>) -> Outcome {
 /// Makes every connection look up its user again. The connection that changed the users does so immediately, because
 /// its next request may be in the same batch.
 fn users_changed(c: &mut Context<'_>) {
-    c.server.clients.users_changed();
+    c.server.users_changed();
     c.client.renew_access(&c.server.acl);
 }
 

@@ -10,7 +10,7 @@ use crate::state::client::{Client, Closing};
 use crate::state::context::Context;
 use crate::state::failure::Failure;
 use crate::state::server::Server;
-use crate::table::Spec;
+use crate::table::{CommandId, Spec};
 
 /// Runs a command. A failure becomes its reply.
 #[inline(always)]
@@ -102,6 +102,10 @@ pub(crate) fn deny(
     let (reason, object) = match denied {
         // Before authentication there is no user to name.
         Denied::Unauthenticated => return denied.message(user, spec),
+        // A proxy asks for each of its users; none of them has tried anything.
+        Denied::Command if spec.id == CommandId::HotringMirror => {
+            return denied.message(user, spec);
+        }
         Denied::Command => (Reason::Command, spec.name.as_bytes()),
         Denied::Key(position) => (Reason::Key, args.at(position)),
         Denied::Channel(position) => (Reason::Channel, args.at(position)),

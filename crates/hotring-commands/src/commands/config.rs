@@ -51,7 +51,7 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
         // Apply the password even if it is unchanged: ACL SETUSER may have given the user another one since.
         if sets("requirepass") {
             c.server.acl.set_default_password(&changed.requirepass);
-            c.server.clients.users_changed();
+            c.server.users_changed();
         }
         Ok::<_, String>(changed)
     })?;

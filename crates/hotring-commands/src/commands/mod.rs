@@ -42,6 +42,7 @@ mod lcs;
 mod list;
 mod lolwut;
 mod memory;
+mod mirror;
 mod monitor;
 mod multi;
 mod numeric;

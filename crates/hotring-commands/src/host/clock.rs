@@ -39,7 +39,7 @@ pub fn monotonic() -> Instant {
 /// A clock that never goes back, and that also runs while the machine is suspended, unlike [`monotonic`]: for promises
 /// to other machines, whose clocks run on meanwhile.
 #[inline]
-pub(crate) fn since_boot() -> Duration {
+pub fn since_boot() -> Duration {
     #[cfg(target_os = "linux")]
     const CLOCK: ClockId = ClockId::Boottime;
     // Elsewhere this one runs on, or nothing better is there.

@@ -1,5 +1,6 @@
 //! Maps each command of memcached's protocol to its handler and to its properties.
 
+use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::Command;
 
 use super::context::{Context, Outcome};
@@ -76,15 +77,18 @@ pub(super) fn writes(command: Command) -> bool {
     command == Command::FlushAll || command != Command::MetaGet && event(command).is_some()
 }
 
+/// Whether the request may change a value or its expiry, which `mg` does by some flags.
+pub(super) fn changes(command: Command, args: ArgsView<'_>) -> bool {
+    let is_change = |flag: &[u8]| matches!(flag.first(), Some(b'N' | b'T'));
+    writes(command) || command == Command::MetaGet && args.tail(2).iter().any(is_change)
+}
+
 /// Whether the request needs keys that are not loaded yet.
 #[inline]
 pub(super) fn misses(command: Option<Command>, c: &mut Context<'_>) -> bool {
     let Some(command) = command.filter(|_| c.server.persist.loading.is_on()) else { return false };
     let keys = command.keys(c.args);
-    // The flags of `mg` that create an item or change its expiry.
-    let is_write = |flag: &[u8]| matches!(flag.first(), Some(b'N' | b'T'));
-    let is_read =
-        !writes(command) && (command != Command::MetaGet || !c.args.iter().skip(2).any(is_write));
+    let is_read = !changes(command, c.args);
     let is_of_keys = !keys.is_empty() || event(command).is_some() || writes(command);
     is_of_keys && (!is_read || c.server.persist.loading.misses(keys.iter(), c.store, c.now))
 }

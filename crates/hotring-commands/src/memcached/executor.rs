@@ -216,23 +216,24 @@ impl Place<'_> {
             let none = None::<std::iter::Empty<&[u8]>>;
             return self.routes.must_wait_with(none, true).then_some(Misplaced::Moving);
         }
+        let may_write = dispatch::changes(command, args);
         if command.is_meta() && args.tail(2).iter().any(|flag| flag.first() == Some(&b'b')) {
             // The command itself refuses a key that is no base64.
             let key = MetaKey::parse(args.get(1)?, true).ok()?;
-            return self.misplaced_keys(command, || std::iter::once(key.bytes()));
+            return self.misplaced_keys(may_write, || std::iter::once(key.bytes()));
         }
-        self.misplaced_keys(command, || command.keys(args).iter())
+        self.misplaced_keys(may_write, || command.keys(args).iter())
     }
 
     fn misplaced_keys<'k, K: Iterator<Item = &'k [u8]>>(
         &self,
-        command: Command,
+        may_write: bool,
         keys: impl Fn() -> K,
     ) -> Option<Misplaced> {
         if let Some(why) = self.routes.stranger(keys(), self.may_read_copy, self.uses_tls) {
             return Some(Misplaced::Elsewhere(why));
         }
-        let must_wait = self.routes.must_wait_with(Some(keys()), dispatch::writes(command));
+        let must_wait = self.routes.must_wait_with(Some(keys()), may_write);
         must_wait.then_some(Misplaced::Moving)
     }
 }
@@ -309,7 +310,8 @@ impl Talk {
             config: run.config,
             client,
         };
-        let misplaced = run.routes.and_then(|routes| {
+        // Only a request that may run ends mirrors.
+        let misplaced = run.routes.filter(|_| self.authenticated).and_then(|routes| {
             let place = Place {
                 routes,
                 may_read_copy: self.may_read_copy,

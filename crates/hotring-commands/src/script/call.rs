@@ -18,7 +18,7 @@ use crate::state::context::Context;
 use crate::state::interpreter::Run;
 use crate::state::monitors;
 use crate::state::notify;
-use crate::state::routes::{Misplaced, UNANSWERED};
+use crate::state::routes::{Misplaced, NOBODY, UNANSWERED};
 use crate::state::tracking;
 use crate::table::{CommandError, CommandId, Flags, Group, Spec, resolve};
 
@@ -149,15 +149,19 @@ impl<'a, 'c> Caller<'a, 'c> {
         let Context { client, locals, .. } = &*self.context;
         let routes = locals.routes.as_ref().filter(|_| !client.is_of_primary())?;
         let slot = match routes.place(spec, request, client) {
-            // Its declared keys were looked at before it began.
-            Ok(_) if routes.must_wait(spec, request, client) => return Some(MOVING),
-            Ok(slot) => slot?,
+            Ok(slot) => slot,
             Err(Misplaced::Unanswered) => return Some(UNANSWERED),
             Err(_) => return Some(NOT_LOCAL),
         };
-        let before = self.slot.replace(self.slot.get().or(Some(slot)));
-        let is_other = before.is_some_and(|before| before != slot);
-        (is_other && self.run.in_one_slot).then_some(ACROSS)
+        if let Some(slot) = slot {
+            let before = self.slot.replace(self.slot.get().or(Some(slot)));
+            let is_other = before.is_some_and(|before| before != slot);
+            if is_other && self.run.in_one_slot {
+                return Some(ACROSS);
+            }
+        }
+        // Its declared keys were looked at before it began. Whoever sent it has not dropped others.
+        routes.must_wait(spec, request, client, NOBODY).then_some(MOVING)
     }
 
     /// Counts a rejected command, and returns the refusal.

@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use hotring_cluster::directory::{Directory, MoveId};
+use hotring_cluster::mirrors::{Key, MirrorAct};
 use hotring_cluster::{Epoch, Lsn, NodeId, SLOTS, SlotSet, Tenure, slot_of};
 use hotring_store::{Grounds, Standing};
 use tokio::sync::{Notify, watch};
 
-use crate::state::moves::Moves;
-
 use crate::host::clock;
 use crate::state::forwarding::Forwarding;
+use crate::state::mirrors::Mirrors;
+use crate::state::moves::Moves;
 
 /// The shared state of a node of a cluster.
 pub struct Cluster {
@@ -26,6 +27,8 @@ pub struct Cluster {
     pub forwarding: Forwarding,
     /// The moves of slots that come here.
     pub moves: Arc<Moves>,
+    /// The mirrors of this node's keys.
+    pub mirrors: Arc<Mirrors>,
     published: Notify,
     served: RwLock<Served>,
     version: AtomicU64,
@@ -52,6 +55,8 @@ pub(crate) struct Served {
     pub held: BTreeMap<MoveId, Held>,
     /// Slots whose keys come here.
     imports: BTreeMap<MoveId, SlotSet>,
+    /// Keys whose writes wait, because mirrors may answer reads of them.
+    pub guarded: Arc<BTreeSet<Key>>,
     /// Slots whose keys this node has as a replica, by its primary's word.
     pub copied: SlotSet,
     /// The version of the store's grounds that goes with this, 0 before the first.
@@ -78,6 +83,7 @@ impl Cluster {
             forwarding: Forwarding::default(),
             promotions: AtomicU64::new(0),
             moves: Arc::default(),
+            mirrors: Arc::default(),
             published: Notify::new(),
             served: RwLock::default(),
             version: AtomicU64::new(1),
@@ -276,6 +282,18 @@ impl Served {
         }
     }
 
+    /// Has writes of keys wait, or go on.
+    pub(super) fn guard(&mut self, acts: &[MirrorAct]) {
+        let guarded = Arc::make_mut(&mut self.guarded);
+        for act in acts {
+            match act {
+                MirrorAct::Guard(key) => _ = guarded.insert(key.clone()),
+                MirrorAct::Release(key) => _ = guarded.remove(key),
+                MirrorAct::Revoke(..) => {}
+            }
+        }
+    }
+
     /// What the store does with each slot. A replica does not know which imports its primary has begun, and takes all
     /// that are wanted for begun.
     fn grounds_of(&self, me: NodeId, follows: bool) -> Grounds {
@@ -300,7 +318,7 @@ impl Served {
         for slots in self.imports.values().chain(wanted.map(|wanted| &wanted.slots)) {
             set(slots, Standing::Hidden, Standing::Importing);
         }
-        Grounds::new(slot_of, standings)
+        Grounds::new(slot_of, standings).guarding(self.guarded.clone())
     }
 }
 

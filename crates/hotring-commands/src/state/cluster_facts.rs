@@ -8,6 +8,7 @@ use hotring_cluster::{SLOTS, Shard, ShardId};
 
 use crate::state::cluster::CoordinatorStatus;
 use crate::state::forwarding::ForwardingStatus;
+use crate::state::mirrors::MirrorStatus;
 use crate::state::server::Server;
 
 /// A node of a cluster at one moment.
@@ -20,6 +21,9 @@ pub struct ClusterFacts {
     pub role: &'static str,
     /// The last epoch of its shard; 0 without one.
     pub epoch: u64,
+    /// The last epoch of which its own data has the beginning. Nodes of a shard are compared by it, then by their last
+    /// record.
+    pub data_epoch: u64,
     /// The slots of its shard.
     pub slots_owned: usize,
     /// Slots without a shard whose primary lives.
@@ -33,6 +37,8 @@ pub struct ClusterFacts {
     pub promotions: u64,
     /// The bytes that it has sent to other shards since its start, to give them slots.
     pub move_bytes: u64,
+    /// The mirrors of its keys.
+    pub mirrors: MirrorStatus,
     pub coordinator: CoordinatorStatus,
     /// Messages for clients of the other nodes.
     pub messages: ForwardingStatus,
@@ -60,6 +66,7 @@ impl ClusterFacts {
             shard,
             role,
             epoch: own.map_or(0, |(_, shard)| shard.epoch.0),
+            data_epoch: server.replication.epoch().0,
             slots_owned: (0..SLOTS).filter(owned).count(),
             slots_unserved: (0..SLOTS).filter(|slot| !is_served(&directory, *slot)).count(),
             copies: own.map_or(0, |(_, shard)| 1 + shard.replicas.len()),
@@ -67,6 +74,7 @@ impl ClusterFacts {
             may_answer: server.replication.may_answer(),
             promotions: cluster.promotions(),
             move_bytes: cluster.moves.sent_bytes(),
+            mirrors: cluster.mirrors.status(),
             coordinator,
             messages: cluster.forwarding.status(),
             is_registered,
@@ -89,11 +97,12 @@ fn in_sync(shard: &Shard) -> usize {
 /// Whether a slot has a shard whose primary lives.
 fn is_served(directory: &Directory, slot: u16) -> bool {
     let shard = directory.shard_of_slot(slot);
-    shard.is_some_and(|(_, shard)| directory.is_alive(shard.primary.node))
+    shard.is_some_and(|(_, shard)| directory.has_primary(shard))
 }
 
 #[cfg(test)]
 mod tests {
+    use hotring_cluster::Incarnation;
     use hotring_store::Options;
 
     use super::*;
@@ -124,6 +133,8 @@ mod tests {
         assert_eq!((idle.role, idle.shard, idle.epoch, idle.slots_owned), ("idle", None, 0, 0));
         let cut = facts(1, |directory| _ = directory.alive.remove(&node(5)));
         assert_eq!(cut.slots_unserved, 16_384 - 2 * 5461, "the primary of shard 3 is dead");
+        let again = facts(1, |directory| _ = directory.alive.insert(node(5), Incarnation(2)));
+        assert_eq!(again.slots_unserved, 16_384 - 2 * 5461, "it serves nothing since its restart");
         let alone = Server::new(Parts::unconnected(Options::default(), Config::default()));
         assert!(ClusterFacts::collect(&alone).is_none());
     }

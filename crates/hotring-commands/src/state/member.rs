@@ -1,6 +1,7 @@
 //! What a node of a cluster does when the coordinator's records give it a role, or take it away.
 
 use hotring_cluster::directory::{Directory, Node};
+use hotring_cluster::mirrors;
 use hotring_cluster::{NodeId, Outcome, Revision, Shard, ShardId, Tenure};
 use hotring_store::{Role, Session};
 
@@ -29,6 +30,12 @@ impl Server {
         let Some((shard, record)) = directory.shard_of_node(cluster.me) else {
             return self.leave_shard(&directory, session);
         };
+        // What its earlier start has let others mirror is not known.
+        let is_of_earlier =
+            record.primary.node == cluster.me && record.primary != self.replication.me();
+        if is_of_earlier && self.replication.uptime() < mirrors::GRANT {
+            return;
+        }
         let revision = directory.shards.get(&shard).map_or(0, |(revision, _)| *revision);
         let missing = record.in_sync.iter().copied().filter(|node| !directory.is_alive(*node));
         match self.replication.stand(shard, revision, record, missing, log) {

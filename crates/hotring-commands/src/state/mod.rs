@@ -19,6 +19,8 @@ pub mod loading;
 pub mod long_values;
 pub mod member;
 pub mod memcached;
+pub mod mirroring;
+pub mod mirrors;
 pub mod monitors;
 pub mod moves;
 pub(crate) mod moving;

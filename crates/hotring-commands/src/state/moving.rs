@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hotring_cluster::SlotSet;
 use hotring_cluster::directory::MoveId;
+use hotring_cluster::mirrors::MirrorAct;
 use hotring_log::Lsn;
 use hotring_store::{Forgotten, Grounds, Session};
 
@@ -82,6 +83,17 @@ impl Server {
     pub fn shows(&self) -> impl Fn(&[u8]) -> bool + use<> {
         let grounds = self.store.grounds();
         move |key| grounds.as_ref().is_none_or(|grounds| !grounds.hides(key))
+    }
+
+    /// Has the store guard other keys. After the return every write of a guarded key is refused, and all that were
+    /// accepted before are applied.
+    pub(crate) fn guard_keys(&self, acts: &[MirrorAct], session: &mut Session) {
+        self.change_grounds(session, |served| served.guard(acts));
+    }
+
+    /// Has the store guard no key any more.
+    pub(super) fn guard_nothing(&self, session: &mut Session) {
+        self.change_grounds(session, |served| served.guarded = Arc::default());
     }
 
     fn renew_tenure(&self, cluster: &Cluster) {

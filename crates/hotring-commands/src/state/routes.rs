@@ -4,20 +4,26 @@
 //! published ([`Cluster::version`]), which it looks at before each batch.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hotring_cluster::directory::{Directory, Node};
+use hotring_cluster::mirrors::{HolderId, Key};
 use hotring_cluster::{Epoch, NodeId, SLOTS, Slot, slot_of};
 use hotring_protocol::ArgsView;
 
 use crate::state::client::Client;
 use crate::state::cluster::{Cluster, Served};
+use crate::state::mirrors::Mirrors;
 use crate::state::moves::Moves;
-use crate::table::{CommandId, Spec};
+use crate::table::{CommandId, Group, Spec};
 
 /// Bits of one word of the table.
 const WORD: usize = u64::BITS as usize;
+
+/// No holder of mirrors.
+pub(crate) const NOBODY: HolderId = 0;
 
 /// A set of slots, one bit each.
 type Bits = [u64; SLOTS as usize / WORD];
@@ -41,6 +47,7 @@ pub(crate) struct Routes {
     version: u64,
     directory: Arc<Directory>,
     moves: Arc<Moves>,
+    mirrors: Arc<Mirrors>,
     /// The version of the store's grounds that goes with it.
     pub grounds: u64,
     /// The slots of the own shard.
@@ -49,8 +56,12 @@ pub(crate) struct Routes {
     copied: Box<Bits>,
     /// Those of which nothing waits: no move is about to end.
     free: Box<Bits>,
+    /// Those of which no read waits, though a write may.
+    readable: Box<Bits>,
     /// Slots whose writes wait, and slots whose reads wait, too; if there are any.
     held: Option<Box<[Bits; 2]>>,
+    /// Keys whose writes wait for their mirrors.
+    guarded: Arc<BTreeSet<Key>>,
     /// Whether this node is the primary of its shard by the records, and in which epoch.
     is_primary: bool,
     epoch: Epoch,
@@ -81,11 +92,14 @@ impl Routes {
             version: 0,
             directory: Arc::default(),
             moves: cluster.moves.clone(),
+            mirrors: cluster.mirrors.clone(),
             grounds: 0,
             own: Box::new([0; SLOTS as usize / WORD]),
             copied: Box::new([0; SLOTS as usize / WORD]),
             free: Box::new([0; SLOTS as usize / WORD]),
+            readable: Box::new([0; SLOTS as usize / WORD]),
             held: None,
+            guarded: Arc::default(),
             is_primary: false,
             epoch: Epoch(0),
             follows: false,
@@ -121,6 +135,11 @@ impl Routes {
         served.copied.iter().for_each(|slot| insert(&mut self.copied, slot));
         (self.version, self.directory, self.grounds) = (version, directory, served.grounds);
         self.free.copy_from_slice(&self.own[..]);
+        self.guarded = served.guarded.clone();
+        for slot in self.guarded.iter().map(|key| slot_of(key)) {
+            remove(&mut self.free, slot);
+        }
+        self.readable.copy_from_slice(&self.own[..]);
         self.held = None;
         for held in served.held.values() {
             let bits = self.held.get_or_insert_with(|| Box::new([[0; SLOTS as usize / WORD]; 2]));
@@ -129,7 +148,8 @@ impl Routes {
                 if held.reads {
                     insert(&mut bits[1], slot);
                 }
-                self.free[usize::from(slot) / WORD] &= !(1 << (usize::from(slot) % WORD));
+                remove(&mut self.free, slot);
+                remove(&mut self.readable, slot);
             }
         }
     }
@@ -174,22 +194,85 @@ impl Routes {
         match spec.sole_key() {
             Some(at) => {
                 let slot = slot_of(args.at(at));
-                has(&self.free, slot)
+                (has(&self.free, slot) || self.reads_freely(spec, slot, client))
                     && self.answers
                     && (self.leads() || self.serves_copy(slot, use_of_copy(spec, client)))
             }
-            None => self.place(spec, args, client).is_ok() && !self.must_wait(spec, args, client),
+            None => {
+                let by = client.shared.id;
+                self.place(spec, args, client).is_ok() && !self.must_wait(spec, args, client, by)
+            }
         }
     }
 
-    /// Whether a request must wait, because slots of it are about to move.
+    /// Whether a request only reads a slot whose keys are mirrored.
+    #[cold]
+    fn reads_freely(&self, spec: &Spec, slot: Slot, client: &Client) -> bool {
+        has(&self.readable, slot) && !client.may_write(spec)
+    }
+
+    /// Whether a request must wait, because slots of it are about to move, or mirrors of its keys are to end. `by` is
+    /// the holder that has dropped these keys, if one has.
     #[inline]
-    pub(crate) fn must_wait(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> bool {
+    pub(crate) fn must_wait(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+        by: HolderId,
+    ) -> bool {
         match &self.held {
             _ if self.moves.expects_any() && flushes(spec, client) => self.flush_must_wait(),
-            Some(held) => self.must_wait_for(held, spec, args, client),
-            None => false,
+            Some(held) => {
+                self.must_wait_for(held, spec, args, client)
+                    || self.must_wait_for_mirrors(spec, args, client, by)
+            }
+            None if self.guarded.is_empty() => false,
+            None => self.must_wait_for_mirrors(spec, args, client, by),
         }
+    }
+
+    /// Whether a request must wait, because mirrors may answer reads of keys that it writes. Their owner lets them end.
+    #[cold]
+    fn must_wait_for_mirrors(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+        by: HolderId,
+    ) -> bool {
+        let mut waits = false;
+        let mut look = |spec: &Spec, args: ArgsView<'_>| {
+            let is_sort = spec.id == CommandId::Sort;
+            // The keys that a script does not declare are looked at when it names them.
+            if spec.may_touch_any_key() && spec.group != Group::Scripting && !is_sort {
+                return waits |= self.want_all();
+            }
+            // SORT reads its first key and those that its patterns name.
+            let keys = spec.keys_of(args).skip(usize::from(is_sort));
+            for key in keys.filter(|key| self.guarded.contains(*key)) {
+                self.mirrors.want(key, by);
+                waits = true;
+            }
+        };
+        match client.transaction.queue().filter(|_| spec.id == CommandId::Exec) {
+            Some(queue) => {
+                queue
+                    .commands()
+                    .filter(|(spec, _)| client.may_write(spec))
+                    .for_each(|(spec, args)| look(spec, args));
+            }
+            None if client.may_write(spec) => look(spec, args),
+            None => {}
+        }
+        waits
+    }
+
+    /// Has all mirrors end, and tells whether there are any. All holders are asked, also one that writes: a proxy drops
+    /// only the slot by which it sends the request.
+    pub(crate) fn want_all(&self) -> bool {
+        self.guarded.iter().for_each(|key| self.mirrors.want(key, NOBODY));
+        !self.guarded.is_empty()
     }
 
     /// Whether a request must wait that removes all keys: for slots that come any moment, since their keys are to go,
@@ -239,12 +322,21 @@ impl Routes {
         keys: Option<impl Iterator<Item = &'k [u8]>>,
         may_write: bool,
     ) -> bool {
-        let Some(mut keys) = keys else { return may_write && self.flush_must_wait() };
-        self.held.as_ref().is_some_and(|held| {
-            let [writes, reads] = &**held;
-            let held = if may_write { writes } else { reads };
-            keys.any(|key| has(held, slot_of(key)))
-        })
+        let Some(keys) = keys else {
+            return may_write && (self.flush_must_wait() | self.want_all());
+        };
+        let mut waits = false;
+        for key in keys {
+            if let Some(held) = &self.held {
+                let [writes, reads] = &**held;
+                waits |= has(if may_write { writes } else { reads }, slot_of(key));
+            }
+            if may_write && self.guarded.contains(key) {
+                self.mirrors.want(key, NOBODY);
+                waits = true;
+            }
+        }
+        waits
     }
 
     /// Whether the own shard has the slot of this key.
@@ -388,6 +480,10 @@ impl Routes {
 #[inline]
 fn has(bits: &Bits, slot: Slot) -> bool {
     bits[usize::from(slot) / WORD] >> (usize::from(slot) % WORD) & 1 != 0
+}
+
+fn remove(bits: &mut Bits, slot: Slot) {
+    bits[usize::from(slot) / WORD] &= !(1 << (usize::from(slot) % WORD));
 }
 
 fn insert(bits: &mut Bits, slot: Slot) {

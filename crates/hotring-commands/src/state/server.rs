@@ -249,6 +249,7 @@ impl Server {
     pub fn work_for_role(&self, task: Task, session: &mut Session) {
         match task {
             Task::PauseWrites => {
+                self.end_mirrors(session);
                 self.clients.pause.begin(u64::MAX >> 2, Paused::Writes, clock::unix_ms());
                 self.settings.renew();
                 // A batch that has begun does not see the pause: the store refuses its writes.
@@ -266,6 +267,7 @@ impl Server {
                 }
             }
             Task::ResumeWrites => {
+                self.allow_mirrors();
                 session.switch_role(Role::Primary, clock::unix_ms());
                 self.resume_writes();
             }
@@ -304,6 +306,7 @@ impl Server {
     /// Accepts writes, because an epoch of this server has begun.
     pub(super) fn serve_as_primary(&self, session: &mut Session) {
         self.note_reign();
+        self.allow_mirrors();
         if let Some(cluster) = &self.cluster {
             cluster.count_promotion();
         }
@@ -398,9 +401,15 @@ impl Server {
         let config = self.settings.config();
         let loaded = self.acl.load(config.aclfile.as_ref()?, &config.requirepass);
         if loaded.is_ok() {
-            self.clients.users_changed();
+            self.users_changed();
         }
         Some(loaded)
+    }
+
+    /// Has every connection look up its user again, and ends what was granted to users as they were.
+    pub(crate) fn users_changed(&self) {
+        self.clients.users_changed();
+        self.cluster.iter().for_each(|cluster| cluster.mirrors.end_all());
     }
 
     /// Writes the ACL file, if there is one.

@@ -166,10 +166,15 @@ impl ThreadState {
         }
     }
 
-    /// Empties the store if a delayed flush is due; true if a pause holds the flush back.
+    /// Empties the store if a delayed flush is due; true if something holds the flush back. Mirrors end then.
     #[inline]
     pub(crate) fn flush_if_due(&mut self, now: u64) -> bool {
-        self.server.memcached.flush_if_due(&mut self.store, &self.server.clients.pause, now)
+        let Server { memcached, clients, .. } = &*self.server;
+        let is_held_back = memcached.flush_if_due(&mut self.store, &clients.pause, now);
+        if let Some(routes) = self.locals.routes.as_ref().filter(|_| is_held_back) {
+            routes.want_all();
+        }
+        is_held_back
     }
 
     /// Updates this thread's copies of the settings and of the table of slots, and whether a script is slow.

@@ -125,6 +125,10 @@ macro_rules! all_commands {
         HotringMemcached = "hotring.memcached" 1 Server => connection::hotring_memcached
             .flags(Flags::NOSCRIPT.with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::ENDS_BATCH)).since(OURS)
             .about("Makes the connection one of memcached's protocol once the reply has arrived.");
+        HotringMirror = "hotring.mirror" -2 Server => mirror::hotring_mirror
+            .flags(FAST.with(Flags::NOSCRIPT).with(Flags::ADMIN).with(Flags::NO_MULTI).with(Flags::SKIP_SLOWLOG)).since(OURS)
+            .args("<ASK [key hits ...] | DROPPED key epoch number | LIST>")
+            .about("Lets a proxy answer reads of this node's hottest keys, or lists these.");
         Role = "role" 1 Server => replication::role .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers whether this server is a primary or a replica, and of whom.");

@@ -23,12 +23,14 @@ fn stats<K: Kind, const S: usize>(index: &GCuckooHash<K, S>) -> GCuckooStats {
     GCuckooStats::of(&index.stats().engine).expect("it is G-Cuckoo")
 }
 
-fn model_u64s<const S: usize>(config: Config, keys: u64, seed: u64) -> GCuckooStats {
+const STEPS: u64 = 60_000;
+
+fn model_u64s<const S: usize>(config: Config, keys: u64, seed: u64, steps: u64) -> GCuckooStats {
     let index = index::<U64, S>(config);
     // Two sessions that take turns: each removes the items that the other has in its cache.
     let mut sessions = [index.session(), index.session()];
     let (mut model, mut random) = (HashMap::new(), Rng::with_seed(seed));
-    for step in 0..60_000u64 {
+    for step in 0..steps {
         let session = &mut sessions[random.u64(..2) as usize];
         let key = random.u64(..if step % 3 == 0 { keys } else { 50 });
         let value = random.u64(..) >> random.u64(..3);
@@ -70,8 +72,8 @@ fn model_u64s<const S: usize>(config: Config, keys: u64, seed: u64) -> GCuckooSt
 #[test]
 fn it_answers_like_a_map() {
     for page_buckets in [1, 4, 64, 0] {
-        let one = model_u64s::<1>(small(page_buckets), 20_000, 1);
-        let four = model_u64s::<4>(small(page_buckets), 20_000, 2);
+        let one = model_u64s::<1>(small(page_buckets), 20_000, 1, STEPS);
+        let four = model_u64s::<4>(small(page_buckets), 20_000, 2, STEPS);
         println!("{page_buckets} buckets:\n{one:?}\n{four:?}");
         assert!(one.splits > 0 && four.splits > 0, "the tables grow");
         assert!((one.kicks > 0 && four.kicks > 0) || page_buckets == 1, "items were moved");
@@ -82,10 +84,11 @@ fn it_answers_like_a_map() {
 
 #[test]
 fn a_table_that_does_not_grow_takes_all_that_comes() {
+    // A search passes by all that is stashed, so fewer steps.
     let fixed = |page_buckets| Config { growth: Some(Growth::Fixed), ..small(page_buckets) };
     for page_buckets in [1, 8, 64] {
-        let one = model_u64s::<1>(fixed(page_buckets), 1000, 3);
-        let four = model_u64s::<4>(fixed(page_buckets), 1000, 4);
+        let one = model_u64s::<1>(fixed(page_buckets), 1000, 3, STEPS / 3);
+        let four = model_u64s::<4>(fixed(page_buckets), 1000, 4, STEPS / 3);
         assert_eq!((one.splits, four.splits, one.pages, four.pages), (0, 0, 1, 1));
         assert!(one.stashed > 0 && one.predetermined > 0, "what has no room is stashed");
         assert!(one.unstashed > 0, "and comes back when there is room");
@@ -100,8 +103,8 @@ fn the_cache_answers_and_never_an_old_value() {
         config(GCuckooConfig { cache_entries: 64, page_buckets, ..GCuckooConfig::default() })
     };
     for page_buckets in [4, 0] {
-        let one = model_u64s::<1>(cached(page_buckets), 20_000, 5);
-        let four = model_u64s::<4>(cached(page_buckets), 20_000, 6);
+        let one = model_u64s::<1>(cached(page_buckets), 20_000, 5, STEPS);
+        let four = model_u64s::<4>(cached(page_buckets), 20_000, 6, STEPS);
         for stats in [one, four] {
             println!("{} of {} from the cache", stats.cache_hits, stats.cache_lookups);
             assert!(stats.cache_hits > 1000 && stats.cache_hits < stats.cache_lookups);

@@ -9,6 +9,7 @@
 //! in its own process, as a thread that waits for ever ends loom's whole process.
 //!
 //! Not covered: more than two sessions; files, syncs and their failures, which `tests/it` covers.
+#![cfg(loom)]
 
 #[path = "../../src/log.rs"]
 #[allow(dead_code)]

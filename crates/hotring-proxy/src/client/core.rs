@@ -12,6 +12,7 @@ use hotring_protocol::{ArgsView, Version};
 use crate::combine::Combine;
 use crate::foreign::server::Kind;
 use crate::link::Login;
+use crate::mirror::Keeps;
 use crate::plan::{Plan, plan, within_pool};
 use crate::replies::Replies;
 use crate::reply::Form;
@@ -227,18 +228,42 @@ impl Core {
         Flow::Done
     }
 
+    /// Answers a read of Redis's protocol from a mirror of its key, or sends it.
+    pub(super) fn read(
+        &mut self,
+        upstream: &Upstream,
+        (slot, key): (Slot, Option<&[u8]>),
+        bytes: &[u8],
+        now: Instant,
+    ) {
+        // Behind others of the same client the answer could be older than theirs. A client that tracks must read at the
+        // node, which would not tell it of changes otherwise.
+        let may_mirror = self.replies.waiting() == 0
+            && !self.thread.is_pool()
+            && self.upstreams.tracking.is_none();
+        let key = key.filter(|_| may_mirror);
+        let read = key
+            .map(|key| upstream.read_mirror(key, bytes, now, |reply| self.replies.answer(reply)));
+        match read {
+            Some(None) => _ = self.thread.shared.counters.mirrored.add(1),
+            read => {
+                self.send_read(upstream, slot, bytes, (Form::Resp, read.flatten().flatten()), now)
+            }
+        }
+    }
+
     /// Sends a read, or joins one of the same that is not sent yet.
     pub(super) fn send_read(
         &mut self,
         upstream: &Upstream,
         slot: Slot,
         bytes: &[u8],
-        form: Form,
+        (form, keeps): (Form, Option<Box<Keeps>>),
         now: Instant,
     ) {
         let ticket = self.ticket(self.replies.expect(Some(slot)), 0);
         let request = self.request(Target::Slot(slot), ticket, false, now);
-        let mut request = Request { form, ..request };
+        let mut request = Request { form, keeps, ..request };
         let translated = match self.prepare(upstream, bytes, &mut request) {
             Ok(translated) => translated,
             Err(reply) => return request.answer(&reply),

@@ -10,7 +10,6 @@ use super::Session;
 use super::core::{Core, Flow, LATE};
 use crate::combine::Combine;
 use crate::plan::{Part, Plan, write_part, write_request};
-use crate::reply::Form;
 use crate::request::{Request, Target, Ticket};
 
 impl Session {
@@ -121,7 +120,8 @@ impl Session {
         };
         match (upstream, target) {
             (Some(upstream), Target::Slot(slot)) if may_merge(spec) => {
-                self.core.send_read(&upstream, slot, bytes, Form::Resp, now);
+                let key = spec.sole_key().filter(|_| may_mirror(spec)).map(|at| args.at(at));
+                self.core.read(&upstream, (slot, key), bytes, now);
             }
             (upstream, _) => {
                 let ticket = self.core.ticket(self.core.replies.expect(target.slot()), 0);
@@ -192,6 +192,11 @@ fn request(core: &Core, spec: &Spec, target: Target, ticket: Ticket, now: Instan
     let writes = !spec.flags.contains(Flags::READONLY);
     let request = core.request(target, ticket, writes, now);
     Request { is_script: spec.group == Group::Scripting, ..request }
+}
+
+/// Whether a mirror may answer. Replies about the use of a key (`OBJECT FREQ`, `MEMORY USAGE`) change without a write.
+fn may_mirror(spec: &Spec) -> bool {
+    spec.sole_key() == Some(1)
 }
 
 /// Whether several requests for the same may share one reply.

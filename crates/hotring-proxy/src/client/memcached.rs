@@ -197,7 +197,7 @@ impl Core {
             (Some(upstream), Target::Slot(slot))
                 if matches!(command, Command::Get | Command::Gets) && !is_quiet =>
             {
-                self.send_read(&upstream, slot, bytes, form, now);
+                self.send_read(&upstream, slot, bytes, (form, None), now);
             }
             (upstream, _) => {
                 let ticket = self.ticket(self.replies.expect(target.slot()), 0);

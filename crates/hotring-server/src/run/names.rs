@@ -11,7 +11,7 @@ use hotring_coordinator::{Coordinator, Embedded};
 use hotring_log::Id;
 
 use crate::tasks::cluster::connect::connect;
-use crate::tasks::cluster::{self, identity, moves};
+use crate::tasks::cluster::{self, identity, mirrors, moves};
 use hotring_commands::host::start_error::StartError;
 use hotring_commands::host::threads::spawn;
 use hotring_commands::settings::config::Config;
@@ -75,14 +75,15 @@ impl Membership {
         self.embedded.clone()
     }
 
-    /// Starts the threads of the cluster and of moves of slots.
-    pub(super) fn start(self, server: &Arc<Server>) -> Result<[JoinHandle<()>; 2], StartError> {
+    /// Starts the threads of the cluster, of moves of slots, and of mirrors.
+    pub(super) fn start(self, server: &Arc<Server>) -> Result<[JoinHandle<()>; 3], StartError> {
         let Membership { node, coordinator, .. } = self;
         let (of_moves, moving) = ((node.clone(), coordinator.clone()), server.clone());
-        let server = server.clone();
+        let (server, mirroring) = (server.clone(), server.clone());
         Ok([
             spawn(cluster::THREAD, move || cluster::run(&server, &coordinator, &node))?,
             spawn(moves::THREAD, move || moves::run(&moving, &of_moves.1, &of_moves.0))?,
+            spawn(mirrors::THREAD, move || mirrors::run(&mirroring))?,
         ])
     }
 }

@@ -12,6 +12,7 @@ mod expiry;
 mod fields;
 mod growth;
 mod history;
+mod hostile_source;
 mod large_hash;
 mod large_scored;
 mod linearizability;

@@ -1,6 +1,6 @@
 //! Keys that move from one store to another while clients use them, and the grounds that say who may write which key.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -28,12 +28,12 @@ fn group(key: &[u8]) -> u16 {
 }
 
 /// Whether the key is of the groups that move.
-fn moves(key: &[u8]) -> bool {
+pub fn moves(key: &[u8]) -> bool {
     (1..3).contains(&group(key))
 }
 
 /// Changes the standing of the groups that move, and of the others. Returns the version and the last record.
-fn set_grounds(store: &Store, moving: Standing, others: Standing) -> (u64, Option<Lsn>) {
+pub fn set_grounds(store: &Store, moving: Standing, others: Standing) -> (u64, Option<Lsn>) {
     let mut version = 0;
     let last = store.session().change_grounds(|next| {
         version = next;
@@ -43,7 +43,7 @@ fn set_grounds(store: &Store, moving: Standing, others: Standing) -> (u64, Optio
 }
 
 /// Removes the hidden keys; returns their number.
-fn forget_all(store: &Store) -> usize {
+pub fn forget_all(store: &Store) -> usize {
     let (mut session, mut cursor, mut removed) = (store.session(), 0, 0);
     loop {
         let forgotten = session.forget_some(cursor, 7, |_| false);
@@ -138,16 +138,16 @@ impl WalkSink for Parts {
 }
 
 /// What a store sends of the keys that move: where the records begin, parts, and all its records.
-struct Sent {
-    after: Lsn,
-    parts: VecDeque<(Lsn, Vec<u8>)>,
-    stream: Vec<u8>,
+pub struct Sent {
+    pub after: Lsn,
+    pub parts: VecDeque<(Lsn, Vec<u8>)>,
+    pub stream: Vec<u8>,
     /// The time in the end.
-    now: u64,
+    pub now: u64,
 }
 
 /// Has a store written by several threads while keys expire, and walks over it meanwhile.
-fn send(options: &Options, seed: u64, count: usize) -> (Store, Sent) {
+pub fn send(options: &Options, seed: u64, count: usize) -> (Store, Sent) {
     let storage = Memory::new();
     let logged = Logged::new(options.clone(), Fault::None, &storage);
     let (store, clock, ends) = (&logged.store, AtomicU64::new(0), AtomicBool::new(false));
@@ -471,6 +471,34 @@ fn late(of: fn(u64, u64) -> u64) -> usize {
     });
     assert!(last > 100, "they have written before");
     late
+}
+
+/// Of an open group some keys may be held alone.
+#[test]
+fn a_guarded_key_is_read_and_not_written() {
+    let store = Store::new(Options::default()).expect("it fits");
+    let mut session = store.session();
+    let guarded: Arc<BTreeSet<Box<[u8]>>> = Arc::new([b"s"[..].into()].into_iter().collect());
+    let guard = |guarded: &Arc<BTreeSet<Box<[u8]>>>| {
+        let open = Grounds::new(group, Box::new([Standing::Open; GROUPS as usize]));
+        store.session().change_grounds(|_| Arc::new(open.guarding(guarded.clone())));
+        store.grounds().expect("just set")
+    };
+    let open = guard(&Arc::default());
+    session.rely_on(session.grounds_version());
+    assert_eq!(session.append(b"s", b"1", NOW), Ok(1));
+    let grounds = guard(&guarded);
+    assert!(!grounds.is_like(&open) && grounds.is_holding() && !open.is_holding());
+    assert_eq!(
+        [&b"s"[..], b"t"].map(|key| grounds.standing(key)),
+        [Standing::Held, Standing::Open]
+    );
+    assert_eq!(session.append(b"s", b"2", NOW), Err(StoreError::Displaced));
+    assert!(!session.remove(b"s", NOW) && session.take_refused() == Err(StoreError::Displaced));
+    assert_eq!(session.append(b"t", b"1", NOW), Ok(1));
+    assert_eq!(session.get(b"s", NOW, |value| value.to_vec()), Some(b"1".to_vec()));
+    guard(&Arc::default());
+    assert_eq!(session.append(b"s", b"2", NOW), Ok(2));
 }
 
 #[test]

@@ -16,6 +16,7 @@
 //! later store of their thread, which loom does not do. The light barrier is a full fence here and
 //! only a compiler fence where the kernel has membarrier: the fences beside it in `gate/mod.rs`, which
 //! order what it then does not, can be left out here without a failure.
+#![cfg(loom)]
 
 #[path = "../../src/gate/mod.rs"]
 // A wait sleeps at once here, after 0 rounds, so that a comparison with the number of rounds is always false.

@@ -91,6 +91,11 @@ fn of_records(directory: &Directory) -> Vec<String> {
 fn of_shard(directory: &Directory, id: ShardId, shard: &Shard, wrong: &mut Vec<String>) {
     if !directory.is_alive(shard.primary.node) {
         wrong.push(format!("shard {id} has no living primary ('hotring cluster failover --help')"));
+    } else if !directory.has_primary(shard) {
+        wrong.push(format!(
+            "shard {id} is served by nobody: its primary was started again and may have lost writes ('hotring cluster \
+             failover --help')"
+        ));
     }
     if shard.in_sync.is_empty() {
         wrong.push(format!(

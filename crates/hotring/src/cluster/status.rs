@@ -21,11 +21,11 @@ pub(super) fn cli() -> Command {
 pub(super) fn run(flags: &ArgMatches) -> Result<(), String> {
     let directory = Records::connect(flags)?.read()?;
     print!("{}", text(&directory));
-    let dead = |(_, shard): &&(_, Shard)| !directory.is_alive(shard.primary.node);
+    let dead = |(_, shard): &&(_, Shard)| !directory.has_primary(shard);
     match directory.shards.values().filter(dead).count() {
         0 => Ok(()),
         count => Err(format!(
-            "{count} of {} shards have no primary that is alive",
+            "{count} of {} shards have no primary that is alive and serves",
             directory.shards.len()
         )),
     }
@@ -68,7 +68,10 @@ fn text(directory: &Directory) -> String {
 
 fn write_shard(text: &mut String, directory: &Directory, id: ShardId, shard: &Shard, slots: usize) {
     let _ = writeln!(text, "shard {id}: {slots} slots, epoch {}", shard.epoch.0);
-    write_node(text, directory, shard.primary.node, "primary");
+    let primary = shard.primary.node;
+    let serves = directory.has_primary(shard) || !directory.is_alive(primary);
+    let role = if serves { "primary" } else { "primary before its restart" };
+    write_node(text, directory, primary, role);
     for node in &shard.replicas {
         let is_in_sync = shard.in_sync.contains(node);
         write_node(
@@ -138,5 +141,8 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
+        directory.alive.insert(id(1), Incarnation(2));
+        let text = super::text(&directory);
+        assert!(text.contains(": primary before its restart, alive\n"), "{text}");
     }
 }

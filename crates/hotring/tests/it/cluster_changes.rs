@@ -1,7 +1,8 @@
 //! Changes of a cluster of processes by `hotring cluster`: nodes join, leave, die and are replaced.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -448,17 +449,72 @@ fn an_interrupted_move_goes_on() {
     assert_has(&nodes.says(&["move", slots, "--to", to, "--yes"]), &["has these slots already"]);
 }
 
-/// A replica that lacks acknowledged writes leads, and a shard without any node begins empty, by force alone.
-#[test]
-fn only_force_gives_writes_up() {
-    let mut nodes = Nodes::new("force", 2);
+/// A shard of two nodes, and a node without one that has the coordinator. Returns where primary and replica are.
+fn beside_the_coordinator(name: &'static str) -> (Nodes, usize, usize) {
+    let mut nodes = Nodes::new(name, 2);
     let third = nodes.start();
     nodes.says(&["add", "--copies", "3", "--yes"]);
     let first = nodes.address(0).to_string();
     nodes.says(&["drain", &first, "--yes"]);
     wait_for("a primary serves", || [1, third].iter().any(|at| leads(&nodes.servers[*at])));
-    let (dies, lacks) = if leads(&nodes.servers[1]) { (1, third) } else { (third, 1) };
-    nodes.wait_until(lacks, "in sync, alive");
+    let (primary, replica) = if leads(&nodes.servers[1]) { (1, third) } else { (third, 1) };
+    nodes.wait_until(replica, "in sync, alive");
+    (nodes, primary, replica)
+}
+
+/// A power cut of all nodes of a shard: the primary's log has lost an acknowledged write, its replica's has not. The
+/// status took the primary for one that serves, and the command refused to replace it.
+#[test]
+fn after_the_loss_of_a_whole_shard_the_node_with_the_most_leads() {
+    let (mut nodes, primary, replica) = beside_the_coordinator("lost");
+    let copy = Folder::new("lost-copy");
+    // What the disk of the primary has in the end.
+    std::thread::sleep(Duration::from_secs(2));
+    let kept = copy.0.join("kept");
+    copy_folder(&nodes.folders[primary].0, &kept);
+    assert_eq!(say(&mut nodes.servers[primary].connect(), "SET late v"), "+OK");
+    std::thread::sleep(Duration::from_secs(2));
+    [primary, replica].iter().for_each(|at| nodes.servers[*at].signal(Signal::KILL));
+    [primary, replica].iter().for_each(|at| nodes.kill(*at));
+    let folder = nodes.folders[primary].0.clone();
+    std::fs::remove_dir_all(&folder).unwrap();
+    copy_folder(&kept, &folder);
+    std::fs::write(folder.join("reign"), "another-boot everysec 1\n").unwrap();
+    let [short, long] = [primary, replica].map(|at| nodes.address(at).to_string());
+    let refused = nodes.refuses(&["failover", "0", "--force", "--yes"]);
+    assert_has(
+        &refused,
+        &["not alive. WHAT IT ALONE HAS IS LOST", "no node of this shard is alive"],
+    );
+    nodes.start_again(primary);
+    nodes.start_again(replica);
+    nodes.wait_until(primary, "primary before its restart, alive");
+    nodes.wait_until(replica, "replica, in sync, alive");
+    assert_has(&nodes.refuses(&["status"]), &["1 of 1 shards have no primary that is alive"]);
+    assert_has(&nodes.refuses(&["check"]), &["shard 0 is served by nobody"]);
+    wait_for("the replica refuses", || {
+        let refused = nodes.refuses(&["failover", "0", "--yes"]);
+        refused.contains("not known to have all") && refused.contains("failover 0 --force' shows")
+    });
+    let refused = nodes.refuses(&["failover", "0", "--to", &short, "--force", "--yes"]);
+    assert_has(&refused, &[&format!("at {long} has more, up to record ")]);
+    let forced = nodes.says(&["failover", "0", "--force", "--yes"]);
+    assert_has(&forced, &[&format!("at {short}: up to record "), &format!("at {long} is primary")]);
+    wait_for("it serves", || leads(&nodes.servers[replica]));
+    assert_eq!(say(&mut nodes.servers[replica].connect(), "EXISTS late"), ":1");
+    nodes.wait_until(primary, "replica, in sync, alive");
+    assert_has(&nodes.says(&["status"]), &["primary, alive"]);
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+    assert!(copied.success());
+}
+
+/// A replica that lacks acknowledged writes leads, and a shard without any node begins empty, by force alone.
+#[test]
+fn only_force_gives_writes_up() {
+    let (mut nodes, dies, lacks) = beside_the_coordinator("force");
     nodes.servers[lacks].signal(Signal::STOP);
     nodes.wait_until(lacks, "replica, behind");
     assert_eq!(say(&mut nodes.servers[dies].connect(), "SET late v"), "+OK");

@@ -1,6 +1,7 @@
 //! Moves of slots in a simulator: two shards, a coordinator that may not answer, links that break, primaries that are
 //! replaced. Clients write and read all the while.
 
+mod mirrors;
 mod parts;
 mod world;
 
@@ -25,15 +26,17 @@ fn moves_lose_nothing_and_end() {
         sum.failovers += stats.failovers;
         sum.writes += stats.writes;
         sum.reads += stats.reads;
+        sum.mirrored += stats.mirrored;
+        sum.revoked += stats.revoked;
     }
     println!("{sum:?}");
     assert!(
-        sum.moved > 0 && sum.given_up > 0 && sum.dropped > 0,
+        [sum.moved, sum.given_up, sum.dropped, sum.mirrored, sum.revoked].iter().all(|n| *n > 0),
         "a step was never taken: {sum:?}"
     );
 }
 
-const WRONG: [Fault; 12] = [
+const WRONG: [Fault; 16] = [
     Fault::AnyRecord,
     Fault::GiveUnshown,
     Fault::StepBackUnknown,
@@ -46,6 +49,10 @@ const WRONG: [Fault; 12] = [
     Fault::ShowEarly,
     Fault::KeepOld,
     Fault::HasAlone,
+    Fault::ApplyFirst,
+    Fault::ForgetGrants,
+    Fault::LeaveGrants,
+    Fault::TakeDropped,
 ];
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::world::Values;
 use crate::ids::{Epoch, Lsn, Moment};
+use crate::mirrors::Owner as Mirrored;
 use crate::moves::{Ask, Attempt, Incoming, Outcome, Outgoing, Owner, ToSource, ToTarget, View};
 use crate::records::Revision;
 
@@ -59,6 +60,7 @@ pub(super) struct Shard {
     pub(super) incoming: Option<Incoming>,
     pub(super) giver: Option<u64>,
     pub(super) opened_on: BTreeMap<Attempt, usize>,
+    pub(super) owner: Option<Mirrored>,
 }
 
 #[derive(Debug)]
@@ -117,6 +119,8 @@ pub(super) struct Stats {
     pub(super) failovers: usize,
     pub(super) writes: usize,
     pub(super) reads: usize,
+    pub(super) mirrored: usize,
+    pub(super) revoked: usize,
 }
 
 pub(super) fn number(ask: Ask) -> u64 {

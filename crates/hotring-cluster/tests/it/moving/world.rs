@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::mirrors::Mirrors;
 use super::parts::{Asker, Down, Entry, Giver, Link, Records, Shard, Stats, number};
 use crate::faults::{self, Fault};
 use crate::ids::{Epoch, Moment};
+use crate::mirrors::Owner as Mirrored;
 use crate::moves::{
     Ask, Attempt, Incoming, IncomingAct, Outcome, Outgoing, OutgoingAct, Pace, ToSource, ToTarget,
 };
 
-const KEYS: u8 = 4;
+pub(super) const KEYS: u8 = 4;
 const STEPS: usize = 1_500;
 /// Steps without faults at the end, in which all moves must end.
 const QUIET: usize = 1_500;
@@ -24,19 +26,20 @@ pub(super) type Values = BTreeMap<u8, u64>;
 
 /// The simulator.
 pub(super) struct World {
-    rng: Rng,
-    now: Moment,
+    pub(super) rng: Rng,
+    pub(super) now: Moment,
     records: Records,
-    shards: [Shard; 2],
+    pub(super) shards: [Shard; 2],
     givers: Vec<Giver>,
     links: Vec<Link>,
     requests: Vec<(Moment, Asker, usize, Ask)>,
     outcomes: Vec<(Moment, Asker, u64, Outcome)>,
-    truth: Values,
+    pub(super) truth: Values,
+    pub(super) mirrors: Mirrors,
     next_value: u64,
     next_giver: u64,
     faulty: bool,
-    stats: Stats,
+    pub(super) stats: Stats,
 }
 
 impl World {
@@ -57,6 +60,7 @@ impl World {
             requests: Vec::new(),
             outcomes: Vec::new(),
             truth: Values::new(),
+            mirrors: Mirrors::default(),
             next_value: 1,
             next_giver: 1,
             faulty: true,
@@ -65,21 +69,22 @@ impl World {
         for shard in &mut world.shards {
             shard.epoch = 1;
             shard.incoming = Some(Incoming::new(Epoch(1), None));
+            shard.owner = Some(Mirrored::promoted(Epoch(1), 0));
         }
         world.shards[0].owns = true;
         world
     }
 
-    fn chance(&mut self, percent: u32) -> bool {
+    pub(super) fn chance(&mut self, percent: u32) -> bool {
         self.faulty && self.rng.u32(..100) < percent
     }
 
-    fn later(&mut self) -> Moment {
+    pub(super) fn later(&mut self) -> Moment {
         let most = if self.chance(5) { 400 } else { 8 };
         self.now + Duration::from_millis(self.rng.u64(0..most))
     }
 
-    fn serves(&self, at: usize) -> bool {
+    pub(super) fn serves(&self, at: usize) -> bool {
         self.now >= self.shards[at].serves_at && self.shards[at].owns
     }
 
@@ -98,7 +103,7 @@ impl World {
             if got != right {
                 return Err(format!("shard {at} answers {got:?} for key {key}, not {right:?}"));
             }
-        } else if !self.shards[at].holds_writes {
+        } else if !self.shards[at].holds_writes && self.may_write(at, key) {
             self.stats.writes += 1;
             let value = self.rng.bool().then_some(self.next_value);
             self.next_value += 1;
@@ -151,13 +156,19 @@ impl World {
                 }
                 OutgoingAct::Copy(attempt) => {
                     self.givers[giver].copy = Some((attempt, (0..KEYS).collect()));
+                    if is_present {
+                        self.close_mirrors(shard);
+                    }
                 }
-                OutgoingAct::EndCopy(_) => self.givers[giver].copy = None,
+                OutgoingAct::EndCopy(_) => {
+                    self.givers[giver].copy = None;
+                    if is_present {
+                        self.open_mirrors(shard);
+                    }
+                }
                 OutgoingAct::HoldWrites if is_present => {
                     self.shards[shard].holds_writes = true;
-                    let last = self.shards[shard].lsn;
-                    self.givers[giver].machine.held(last);
-                    return self.carry_out(giver);
+                    return self.hold(giver);
                 }
                 OutgoingAct::HoldReads if is_present => self.shards[shard].holds_reads = true,
                 OutgoingAct::Resume if is_present => self.resume(shard),
@@ -173,6 +184,16 @@ impl World {
                 OutgoingAct::Ask(ask) => self.ask(Asker::Giver(self.givers[giver].id), shard, ask),
                 OutgoingAct::HoldWrites | OutgoingAct::HoldReads | OutgoingAct::Resume => {}
             }
+        }
+    }
+
+    /// Writes are held back; the last one is known once no mirror is left.
+    fn hold(&mut self, giver: usize) {
+        let shard = self.givers[giver].shard;
+        if self.shards[shard].holds_writes && self.is_clear(shard) {
+            let last = self.shards[shard].lsn;
+            self.givers[giver].machine.held(last);
+            self.carry_out(giver);
         }
     }
 
@@ -379,6 +400,8 @@ impl World {
         shard.stream.truncate(shard.in_sync);
         let (marked, _) = shard.import(&old);
         shard.incoming = Some(Incoming::new(Epoch(shard.epoch), marked));
+        // Its predecessor may have granted something until this moment.
+        shard.owner = Some(Mirrored::restarted(self.now, Epoch(shard.epoch)));
         shard.giver = None;
         // It reads the table before it serves. An import is shown by its machine alone.
         let had = shard.owns;
@@ -427,8 +450,10 @@ impl World {
             self.carry_out(giver);
             if self.shards[self.givers[giver].shard].giver == Some(self.givers[giver].id) {
                 self.copy(giver);
+                self.hold(giver);
             }
         }
+        self.step_mirrors()?;
         for at in 0..2 {
             self.replicate(at);
             if self.shards[at].left_behind && self.rng.u32(..20) == 0 {

@@ -36,9 +36,17 @@ impl World {
         if self.rng.u8(..10) < 6 { self.write(client, n) } else { self.read(client, n) }
     }
 
-    fn write(&mut self, client: usize, n: usize) {
+    /// Begins a write, unless the client waits for something or the node does not take it now.
+    pub fn write(&mut self, client: usize, n: usize) {
         let clock = self.clock(n);
+        let waits = self.clients[client].as_ref().is_some_and(|wanted| wanted.until > self.now);
+        if waits {
+            return;
+        }
         if self.primary_mut(n).writes(clock) != Writes::Open || !self.nodes[n].answers(self.now) {
+            return;
+        }
+        if !self.may_write(n, client) {
             return;
         }
         self.values += 1;
@@ -84,6 +92,7 @@ impl World {
         let replies = std::mem::take(&mut self.serving(n).replies);
         let (ready, waiting) = replies.into_iter().partition(|reply| reply.lsn <= committed);
         self.serving(n).replies = waiting;
+        self.send_grants(n);
         let ready: Vec<Reply> = ready;
         for Reply { client, request, .. } in ready {
             let is_it = |wanted: &Wanted| wanted.request == request && wanted.until > self.now;

@@ -5,6 +5,7 @@
 //! 1. At most one node would answer a client.
 //! 2. A node that would answer has every write that was acknowledged, and every value that was read.
 //! 3. No reader of any node sees half of a batch.
+//! 4. A mirror shows nothing older than what was acknowledged or seen, there or elsewhere.
 //!
 //! After the faults have stopped, one primary must serve again, and all replicas must be equal to it.
 //!
@@ -15,12 +16,15 @@
 mod clients;
 pub mod data;
 mod faults;
+mod mirrors;
 mod net;
 mod node;
 mod operator;
 mod plan;
 mod records;
+mod stats;
 mod world;
 
 pub use plan::Mode;
-pub use world::{Stats, run};
+pub use stats::Stats;
+pub use world::run;

@@ -10,6 +10,7 @@ use crate::primary::Primary;
 use crate::records::{Outcome, Records, Request};
 use crate::replica::Replica;
 use crate::sim::data::{Data, Record, Values};
+use crate::sim::mirrors::Mirrored;
 use crate::sim::plan::Log;
 
 /// What nodes send each other.
@@ -61,6 +62,9 @@ impl Session {
 pub struct Serving {
     pub sessions: BTreeMap<NodeId, Session>,
     pub replies: Vec<Reply>,
+    /// When its process was started, if that was as primary.
+    pub restarted: Option<Moment>,
+    pub mirrored: Option<Mirrored>,
 }
 
 #[derive(Debug, Default)]

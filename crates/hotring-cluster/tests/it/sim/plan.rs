@@ -33,6 +33,8 @@ pub struct Plan {
     pub chains: bool,
     /// Whether replicas are taken out of the record, and put back, by others than the primary.
     pub regroups: bool,
+    /// Whether nodes outside of the shard mirror keys.
+    pub mirrors: bool,
     /// Clocks run at rates up to this many thousandths away from the true one.
     pub drift: i64,
     /// Of a thousand messages, those that are lost, that come twice, and that come very late.
@@ -61,6 +63,7 @@ impl Plan {
             is_forced: seed % 8 == 7,
             chains: seed % 8 == 6 && n == 3,
             regroups: mode == Mode::Recorded && seed % 8 == 5,
+            mirrors: mode == Mode::Recorded && seed % 8 == 1,
             logs: (0..n).map(|_| log(rng)).collect(),
             drift: rng.i64(0..=40),
             lost: if rng.bool() { 0 } else { rng.u64(..100) },

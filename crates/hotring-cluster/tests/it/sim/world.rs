@@ -14,8 +14,10 @@ use crate::replica::{self, Held, Replica, TakeOver};
 use crate::rules::Rules;
 use crate::sim::clients::Wanted;
 use crate::sim::data::{Data, Effect, PAIRS, Record};
+use crate::sim::mirrors;
 use crate::sim::node::{Following, Message, Node, Process, Role, Serving, Session};
 use crate::sim::plan::{Log, Mode, Plan};
+use crate::sim::stats::Stats;
 
 /// The only shard.
 pub const SHARD: u32 = 0;
@@ -41,23 +43,7 @@ pub enum Event {
     /// A request arrives at the records; the outcome leaves after this time, or never.
     Ask(usize, u64, Request, Option<u64>),
     Outcome(usize, u64, Outcome),
-}
-
-/// Counts by which a suite shows that schedules are worth something.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stats {
-    pub acked: u64,
-    pub reads: u64,
-    pub promotions: u64,
-    pub handovers: u64,
-    pub repairs: u64,
-    pub copies: u64,
-    pub set_changes: u64,
-    pub crashes: u64,
-    pub given_up: u64,
-    pub rescues: u64,
-    pub passed_on: u64,
-    pub regroups: u64,
+    Mirror(mirrors::Step),
 }
 
 pub struct World {
@@ -88,6 +74,7 @@ pub struct World {
     trace: Option<Vec<String>>,
     events: BTreeMap<(u64, u64), Event>,
     pub clients: Vec<Option<Wanted>>,
+    pub mirrors: Vec<mirrors::Mirror>,
     machines: Vec<u64>,
     pub values: u64,
     pub healed_at: u64,
@@ -110,30 +97,6 @@ pub fn run(seed: u64, mode: Mode, trace: bool) -> Result<Stats, String> {
             let lines = world.trace.unwrap_or_default().join("\n");
             Err(format!("{lines}\n{what} (seed {seed}, at {} ms)", world.now))
         }
-    }
-}
-
-impl Stats {
-    pub fn add(&mut self, other: &Stats) {
-        self.acked += other.acked;
-        self.reads += other.reads;
-        self.promotions += other.promotions;
-        self.handovers += other.handovers;
-        self.repairs += other.repairs;
-        self.copies += other.copies;
-        self.set_changes += other.set_changes;
-        self.crashes += other.crashes;
-        self.given_up += other.given_up;
-        self.rescues += other.rescues;
-        self.passed_on += other.passed_on;
-        self.regroups += other.regroups;
-    }
-
-    /// Whether every kind of step was taken that both modes have.
-    pub fn shows_everything(&self) -> bool {
-        let Stats { acked, reads, promotions, handovers, repairs, copies, .. } = *self;
-        let steps = [acked, reads, promotions, handovers, repairs, copies, self.set_changes];
-        self.crashes > 0 && self.passed_on > 0 && steps.iter().all(|count| *count > 0)
     }
 }
 
@@ -167,6 +130,7 @@ impl World {
             trace: trace.then(Vec::new),
             events: BTreeMap::new(),
             clients: vec![None; PAIRS],
+            mirrors: Vec::new(),
             machines: vec![0; n],
             values: 0,
             healed_at: u64::MAX,
@@ -211,6 +175,7 @@ impl World {
         self.after(2500, Event::Fault);
         self.after(1000, Event::Sync);
         self.after(self.plan.trouble, Event::Heal);
+        self.set_up_mirrors();
     }
 
     pub fn note(&mut self, line: impl FnOnce() -> String) {
@@ -300,6 +265,7 @@ impl World {
             Event::Check => self.check_rest(),
             Event::Ask(n, machine, request, reply) => self.asked(n, machine, &request, reply),
             Event::Outcome(n, machine, outcome) => self.answered(n, machine, outcome),
+            Event::Mirror(step) => self.step_mirrors(step),
         }
     }
 
@@ -328,8 +294,10 @@ impl World {
         let recorded = self.record.is_some();
         let origin =
             if recorded { Origin::Recorded(SHARD) } else { Origin::Named(node.set.clone()) };
-        let primary = Primary::start(self.clock(n), me, self.rules, kept, origin);
-        self.run_machine(n, me, Role::Primary(Box::new(primary), Serving::default()));
+        let started = self.clock(n);
+        let primary = Primary::start(started, me, self.rules, kept, origin);
+        let serving = Serving { restarted: Some(started), ..Serving::default() };
+        self.run_machine(n, me, Role::Primary(Box::new(primary), serving));
     }
 
     fn begin_as(&mut self, n: usize, me: Identity, from: TakeOver) {
@@ -436,13 +404,11 @@ impl World {
                 }
                 self.nodes[n].is_suspect = false;
                 self.append(n, &[Effect::Begin(start)]);
+                self.begin_mirrors(n, start.epoch);
             }
             primary::Act::Ask(request) => self.ask(n, request),
-            primary::Act::PauseWrites => {
-                let (clock, last) = (self.clock(n), self.nodes[n].data.last());
-                self.primary_mut(n).paused(clock, last);
-            }
-            primary::Act::ResumeWrites => {}
+            primary::Act::PauseWrites => self.pause_writes(n),
+            primary::Act::ResumeWrites => self.resume_writes(n),
             primary::Act::FailoverEnded(end) => {
                 self.note(|| format!("failover of node {n} ended: {end:?}"));
                 self.stats.handovers +=

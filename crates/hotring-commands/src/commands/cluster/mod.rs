@@ -25,7 +25,7 @@ use view::View;
 const NO_CLUSTER: Failure = Failure::text("ERR This instance has cluster support disabled");
 
 /// The server's place in its cluster.
-fn cluster<'a>(c: &Context<'a>) -> Result<&'a Cluster, Failure> {
+pub(super) fn cluster<'a>(c: &Context<'a>) -> Result<&'a Cluster, Failure> {
     c.server.cluster.as_ref().ok_or(NO_CLUSTER)
 }
 

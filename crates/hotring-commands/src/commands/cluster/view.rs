@@ -80,7 +80,7 @@ impl View {
         let Directory { shards, .. } = &*self.directory;
         let is_live = |id: &ShardId| {
             let shard = shards.get(id);
-            shard.is_some_and(|(_, shard)| self.directory.is_alive(shard.primary.node))
+            shard.is_some_and(|(_, shard)| self.directory.has_primary(shard))
         };
         let assigned: usize = self.slots.values().map(SlotSet::len).sum();
         let live = self.slots.iter().filter(|(id, _)| is_live(id));

@@ -12,6 +12,7 @@ pub(super) fn cluster(f: &Facts<'_>, text: &mut String) {
     field(text, "cluster_role", facts.role);
     field(text, "cluster_shard", facts.shard.map_or(-1, i64::from));
     field(text, "cluster_shard_epoch", facts.epoch);
+    field(text, "cluster_data_epoch", facts.data_epoch);
     field(text, "cluster_slots_owned", facts.slots_owned);
     field(text, "cluster_copies", facts.copies);
     field(text, "cluster_copies_in_sync", facts.copies_in_sync);
@@ -35,5 +36,12 @@ pub(super) fn cluster(f: &Facts<'_>, text: &mut String) {
     field(text, "cluster_message_links", messages.links);
     field(text, "cluster_messages_sent", messages.sent);
     field(text, "cluster_messages_dropped", messages.dropped);
+    let mirrors = &facts.mirrors;
+    field(text, "cluster_mirrored_keys", mirrors.keys);
+    field(text, "cluster_mirrors_held", mirrors.held);
+    field(text, "cluster_mirror_grants", mirrors.grants);
+    field(text, "cluster_mirror_hits", mirrors.hits);
+    field(text, "cluster_mirror_revocations", mirrors.revocations);
+    field(text, "cluster_mirror_wait_usec", mirrors.waited.as_micros());
     counters(f, "Cluster", text);
 }

@@ -448,14 +448,16 @@ fn a_cluster_is_ok_once_every_slot_has_a_living_primary() {
     assert_eq!(dialogue.say("GET b"), "-CLUSTERDOWN Hash slot not served¶");
 }
 
+/// The accesses of a slot, as the node tells them.
+pub(super) fn accesses(dialogue: &mut Dialogue, slot: u16) -> String {
+    let told = dialogue.say(&format!("CLUSTER SLOT-STATS SLOTSRANGE {slot} {slot} accesses"));
+    let number = told.strip_prefix(&format!("*1¶*2¶:{slot}¶*2¶$8¶accesses¶:"));
+    number.and_then(|number| number.strip_suffix('¶')).unwrap_or(&told).to_string()
+}
+
 #[test]
 fn accesses_are_counted_by_slot_until_the_counters_are_reset() {
     let mut dialogue = node_of(1, Version::Resp2);
-    let accesses = |dialogue: &mut Dialogue, slot: u16| {
-        let told = dialogue.say(&format!("CLUSTER SLOT-STATS SLOTSRANGE {slot} {slot} accesses"));
-        let number = told.strip_prefix(&format!("*1¶*2¶:{slot}¶*2¶$8¶accesses¶:"));
-        number.and_then(|number| number.strip_suffix('¶')).unwrap_or(&told).to_string()
-    };
     assert_eq!(accesses(&mut dialogue, 3300), "0");
     // Each key counts; a key of another shard is not used here.
     dialogue.say("SET b 1\r\nGET b\r\nMGET b {b}x {b}y\r\nGET bar\r\nMGET b c\r\nGET c\r\nPING");

@@ -20,6 +20,7 @@ mod latency;
 mod lcs;
 mod limits;
 mod list;
+mod mirrors;
 mod moving;
 mod multi;
 mod numeric;

@@ -118,8 +118,12 @@ impl RespExecutor {
         client: &Client,
     ) -> Option<Wait> {
         let routes = thread.locals.routes.as_ref()?;
-        let must_wait =
-            routes.must_wait(self.batch.spec(i)?, self.batch.args(i, run.input), client);
+        let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
+        // Only a request that may run ends mirrors.
+        let access = client.access();
+        let must_wait = !access.is_locked()
+            && access.check(spec, args).is_ok()
+            && routes.must_wait(spec, args, client, client.shared.id);
         must_wait.then(|| Wait::moving(routes.version(), run.wall))
     }
 

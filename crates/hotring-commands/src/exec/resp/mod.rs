@@ -322,7 +322,8 @@ impl RespExecutor {
             let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
             let mut spec = self.batch.spec(i).filter(may_run);
             if let Some(routes) = &locals.routes {
-                spec = spec.filter(|spec| routes.serves(spec, args, client));
+                // Also what waits counts.
+                spec = spec.filter(|spec| routes.place(spec, args, client).is_ok());
             }
             let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
             if locals.routes.is_some() {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hotring_cluster::mirrors::Budget;
+
 use crate::settings::config::Secret;
 
 /// The settings of a node of a cluster.
@@ -33,6 +35,10 @@ pub struct ClusterSettings {
     pub proxy_memcached: Vec<SocketAddr>,
     /// Seconds after which a node without a shard replaces a dead replica; 0 for never.
     pub replace_after_s: u64,
+    /// Whether this node has proxies mirror its hot keys.
+    pub mirrors: bool,
+    /// How many keys, and how many bytes of their values.
+    pub mirror_budget: Budget,
 }
 
 impl Default for ClusterSettings {
@@ -51,6 +57,9 @@ impl Default for ClusterSettings {
             proxy_memcached: Vec::new(),
             // Longer than a restart, an upgrade or a reboot takes, so that none of them begins a copy.
             replace_after_s: 600,
+            mirrors: false,
+            // Each surely has a sixty-fourth of the node's requests. The bytes are those of each connection of a proxy.
+            mirror_budget: Budget { keys: 64, bytes: 4 << 20 },
         }
     }
 }

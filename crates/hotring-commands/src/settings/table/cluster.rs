@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::settings::config::{CoordinatorAddress, Secret};
 use crate::settings::setting::{Change, Setting};
-use crate::settings::values::number;
+use crate::settings::values::{number, size};
 
 pub(super) static CLUSTER: &[Setting] = &[
     Setting {
@@ -127,6 +127,41 @@ pub(super) static CLUSTER: &[Setting] = &[
         set: |c, v| {
             number(v, 0, i32::MAX as u64).map(|n| c.replication.cluster.replace_after_s = n)
         },
+    },
+    Setting {
+        name: "mirror",
+        alias: "",
+        placeholder: "MODE",
+        help: "Whether proxies answer reads of this node's hottest strings by themselves: 'auto', or 'off'. A write of \
+               such a key waits until they have dropped it",
+        change: Change::Running,
+        get: |c| if c.replication.cluster.mirrors { "auto" } else { "off" }.to_string(),
+        set: |c, v| {
+            c.replication.cluster.mirrors = match v.to_ascii_lowercase().as_str() {
+                "auto" => true,
+                "off" => false,
+                _ => return Err("must be auto or off".to_string()),
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "mirror-keys",
+        alias: "",
+        placeholder: "N",
+        help: "Most keys of this node that are mirrored",
+        change: Change::Running,
+        get: |c| c.replication.cluster.mirror_budget.keys.to_string(),
+        set: |c, v| number(v, 1, 1024).map(|n| c.replication.cluster.mirror_budget.keys = n),
+    },
+    Setting {
+        name: "mirror-memory",
+        alias: "",
+        placeholder: "BYTES",
+        help: "Most bytes of their values. A proxy has them once for each thread and user",
+        change: Change::Running,
+        get: |c| c.replication.cluster.mirror_budget.bytes.to_string(),
+        set: |c, v| size(v, 1).map(|n| c.replication.cluster.mirror_budget.bytes = n),
     },
     Setting {
         name: "proxy-listen",

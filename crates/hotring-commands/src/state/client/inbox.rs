@@ -114,6 +114,17 @@ impl ClientShared {
         self.put(max, |inbox| write(&mut Writer::new(&mut inbox.messages, inbox.version)));
     }
 
+    /// Appends a message that may be lost: only if at most half of the room is taken then. So it never ends a
+    /// connection, and leaves room for messages that must not be lost.
+    pub(crate) fn deliver_if_room(&self, message: &[u8]) {
+        let inbox = self.inbox();
+        // ORDERING: Relaxed, as in `append`.
+        let unsent = self.unsent_len.load(Ordering::Relaxed);
+        if inbox.len() + unsent + message.len() <= self.inboxes.share() / 2 {
+            self.append(inbox, 0, |inbox| inbox.messages.extend_from_slice(message));
+        }
+    }
+
     /// As [`deliver`](Self::deliver), for an invalidation. RESP2 has no push messages: a RESP2 connection gets the
     /// invalidation only if it has subscriptions and `by_channel` is set.
     pub(crate) fn invalidate(
@@ -134,7 +145,10 @@ impl ClientShared {
     }
 
     fn put(&self, max: usize, write: impl FnOnce(&mut Inbox)) {
-        let mut inbox = self.inbox();
+        self.append(self.inbox(), max, write);
+    }
+
+    fn append(&self, mut inbox: MutexGuard<'_, Inbox>, max: usize, write: impl FnOnce(&mut Inbox)) {
         // ORDERING: Relaxed, here and below: the lock of the inbox orders its contents, the lock of the waker orders
         // the signal before the check for it.
         if self.has_left() || self.signals.load(Ordering::Relaxed) & OVERFLOWED != 0 {
@@ -300,6 +314,20 @@ mod tests {
         assert!(!client.end_messages(false, &mut out));
         assert!(!client.change_version(Version::Resp3, &mut out));
         assert_eq!((fetched(&client).as_str(), out.len()), ("", 0));
+    }
+
+    #[test]
+    fn a_message_that_may_be_lost_ends_no_connection() {
+        let inboxes = Arc::new(Inboxes::default());
+        inboxes.set_max(LEAST / SHARE);
+        let client = client().counted_in(&inboxes);
+        client.deliver_if_room(b"+one\r\n");
+        client.deliver_if_room(&[b'x'; LEAST]);
+        assert_eq!((fetched(&client).as_str(), client.signals()), ("+one\r\n", 0));
+        // ORDERING: Relaxed, one thread.
+        client.unsent_len.store(LEAST, Ordering::Relaxed);
+        client.deliver_if_room(b"+two\r\n");
+        assert_eq!((fetched(&client).as_str(), client.signals()), ("", 0), "replies fill the room");
     }
 
     #[test]

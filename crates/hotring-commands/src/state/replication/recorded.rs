@@ -13,9 +13,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use hotring_cluster::{
-    Epoch, Held, History, Identity, Kept, NodeId, Origin, Outcome, Primary, PromoteRefused,
+    Epoch, Held, History, Identity, Kept, Moment, NodeId, Origin, Outcome, Primary, PromoteRefused,
     ReplicaAct, Request, Revision, Set, Shard, ShardId, StartRefused, TakeOver, Told,
 };
 use hotring_log::{Backlog, Log, Lsn};
@@ -88,6 +89,23 @@ impl Desk {
 }
 
 impl Replication {
+    /// When this primary must no longer answer clients, as the time since the boot. None if it is no primary.
+    pub(crate) fn leads_until(&self) -> Option<Moment> {
+        let epoch = self.led_epoch()?;
+        // ORDERING: Relaxed, see `Roles::publish`.
+        let until = match self.answers_until.load(Ordering::Relaxed) {
+            u64::MAX => Moment::MAX,
+            until => self.started + Duration::from_millis(until),
+        };
+        // A replica's may be longer.
+        (self.led_epoch() == Some(epoch)).then_some(until)
+    }
+
+    /// The time since this server's start.
+    pub(in crate::state) fn uptime(&self) -> Duration {
+        clock::since_boot().saturating_sub(self.started)
+    }
+
     /// This node in this start.
     pub fn me(&self) -> Identity {
         self.roles().me

@@ -51,6 +51,28 @@ pub(super) static PARTS: &[Part] = &[
     counter("cluster_move_bytes_total", "Bytes sent to other shards to give them slots", |f, l| {
         value(f, l, |facts| facts.move_bytes)
     }),
+    gauge(
+        "cluster_mirrored_keys",
+        "Keys of this node of which proxies may answer reads",
+        |f, l| {
+            value(f, l, |facts| facts.mirrors.keys);
+        },
+    ),
+    counter(
+        "cluster_mirror_hits_total",
+        "Reads of this node's keys that proxies answered",
+        |f, l| {
+            value(f, l, |facts| facts.mirrors.hits);
+        },
+    ),
+    counter(
+        "cluster_mirror_revocations_total",
+        "Writes that waited until proxies had dropped their key",
+        |f, l| value(f, l, |facts| facts.mirrors.revocations),
+    ),
+    counter("cluster_mirror_wait_seconds_total", "The time for which they waited", |f, l| {
+        value(f, l, |facts| facts.mirrors.waited.as_secs_f64());
+    }),
     gauge("cluster_registered", "1 while this node has a lease of the coordinator", |f, l| {
         value(f, l, |facts| u8::from(facts.is_registered));
     }),

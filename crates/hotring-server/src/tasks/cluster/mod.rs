@@ -14,6 +14,7 @@ pub(crate) mod connect;
 mod controller;
 pub(crate) mod farewell;
 pub(crate) mod identity;
+pub(crate) mod mirrors;
 pub(crate) mod moves;
 mod registry;
 mod requests;

@@ -3,6 +3,7 @@
 mod commands;
 mod faults;
 mod memcached;
+mod mirrors;
 mod pool;
 mod pool_changes;
 mod pool_copies;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use hotring_cluster::Identity;
 use hotring_cluster::directory::{Directory, MoveId, Wanted};
+use hotring_cluster::mirrors::Closing;
 use hotring_cluster::moves::{
     Ask, Attempt, GivenUp, Outcome, Outgoing, OutgoingAct as Act, Pace, ToSource, ToTarget,
 };
@@ -58,6 +59,8 @@ struct Giver {
     shown: Shown,
     /// Since when writes wait.
     held: Option<Instant>,
+    /// Writes are to wait once no mirror of the slots is left.
+    awaits_mirrors: bool,
     /// How many requests to remove all keys had waited before.
     flushes: u64,
     /// The target has spoken.
@@ -88,6 +91,7 @@ impl Drop for Giver {
         }
         self.reign.given.borrow_mut().remove(&self.id);
         self.release();
+        self.reign.cluster().mirrors.open(Closing::Move(self.id));
     }
 }
 
@@ -97,7 +101,7 @@ impl Giver {
         let session = reign.server().store.session_named(THREAD);
         let (machine, answers) =
             (Outgoing::new(before, Pace::default()), mpsc::unbounded_channel());
-        let (link, shown, held, flushes, was_heard, end) = Default::default();
+        let (link, shown, held, awaits_mirrors, flushes, was_heard, end) = Default::default();
         Giver {
             reign,
             id,
@@ -108,6 +112,7 @@ impl Giver {
             link,
             shown,
             held,
+            awaits_mirrors,
             flushes,
             was_heard,
             end,
@@ -126,6 +131,7 @@ impl Giver {
             }
             self.hear().await;
             self.machine.tick(self.reign.now());
+            self.hold_writes();
             if self.held.is_some() && self.reign.cluster().moves.flushes() != self.flushes {
                 self.machine.flushed(self.reign.now());
             }
@@ -218,15 +224,15 @@ impl Giver {
             }
             Act::Copy(_) => {
                 steps::take(self.id, Step::SourceWalks);
+                // Long before writes wait for the end of the move.
+                let slots = self.wanted.slots.clone();
+                self.reign.cluster().mirrors.close(Closing::Move(self.id), slots);
                 self.order(Order::Copy);
             }
             Act::EndCopy(_) => self.order(Order::EndCopy),
             Act::HoldWrites => {
-                let last = self.hold(false);
-                steps::take(self.id, Step::SourceHoldsWrites);
-                if let Some(last) = last {
-                    self.machine.held(last);
-                }
+                self.awaits_mirrors = true;
+                self.hold_writes();
             }
             Act::HoldReads => {
                 self.hold(true);
@@ -249,6 +255,20 @@ impl Giver {
         }
     }
 
+    /// Lets writes of the slots wait, once they have no mirrors.
+    fn hold_writes(&mut self) {
+        let mirrors = &self.reign.cluster().mirrors;
+        if !self.awaits_mirrors || !mirrors.is_clear(Closing::Move(self.id)) {
+            return;
+        }
+        self.awaits_mirrors = false;
+        let last = self.hold(false);
+        steps::take(self.id, Step::SourceHoldsWrites);
+        if let Some(last) = last {
+            self.machine.held(last);
+        }
+    }
+
     /// Lets writes of the slots wait, or reads as well. Returns the last change.
     fn hold(&mut self, reads: bool) -> Option<Lsn> {
         let held = Held { slots: self.wanted.slots.clone(), reads };
@@ -261,7 +281,7 @@ impl Giver {
 
     /// Lets them go on.
     fn release(&mut self) {
-        self.held = None;
+        (self.held, self.awaits_mirrors) = (None, false);
         self.reign.server().hold_slots(self.id, None, &mut self.session);
     }
 

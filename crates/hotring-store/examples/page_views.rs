@@ -3,7 +3,7 @@
 //! the threads and the seed.
 //!
 //! ```text
-//! cargo run --release -p hotring-store --example embed
+//! cargo run --release -p hotring-store --example page_views
 //! ```
 
 use std::hash::{BuildHasher, RandomState};
