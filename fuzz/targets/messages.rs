@@ -62,10 +62,10 @@ fn write(message: Message<'_>, out: &mut Vec<u8>) {
 }
 
 fn caller() -> Caller {
-    let login = Login { client: 1, user: Vec::new(), password: Vec::new(), address: Vec::new() };
+    let login = Login { user: Vec::new(), password: Vec::new(), address: Vec::new() };
     let retry = Duration::from_secs(1);
     let options = Options { retry, queue_max: 4, message_len_max: 1 << 10 };
-    Caller::new(login, options).expect("it is short")
+    Caller::new(1, login, options).expect("it is short")
 }
 
 /// Runs a request at most once.

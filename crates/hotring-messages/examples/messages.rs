@@ -1,7 +1,6 @@
 //! Writes a key and reads it again: `cargo run -p hotring-messages --example messages -- 127.0.0.1:6400`, with a server
 //! that was started with `--fabric sockets,127.0.0.1:6400`.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use hotring_messages::message::Operation;
@@ -9,8 +8,7 @@ use hotring_messages::{Blocking, Login, Options};
 
 fn main() -> std::io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:6400".to_string());
-    let client = RandomState::new().hash_one(std::process::id());
-    let login = Login { client, user: Vec::new(), password: Vec::new(), address: Vec::new() };
+    let login = Login { user: Vec::new(), password: Vec::new(), address: Vec::new() };
     let limit = Duration::from_secs(5);
     let options = Options { retry: limit, queue_max: 1, message_len_max: 64 << 10 };
     let mut client = Blocking::connect(&address, login, options)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::caller::{Caller, Outcome, Ticket, Unstarted};
+use crate::caller::{Batch, Caller, Outcome, Ticket, Unstarted};
 use crate::endpoint::{Completion, Endpoint, Peer, Slot};
 use crate::message::Operation;
 
@@ -51,6 +51,16 @@ impl<E: Endpoint> Client<E> {
         self.caller.start(operations, deadline)
     }
 
+    /// Begins a call for whoever counts them.
+    pub(crate) fn start_batch(&mut self, batch: Batch, deadline: Duration) -> Ticket {
+        self.caller.start_batch(batch, deadline)
+    }
+
+    /// Ends all calls as if their deadlines had come.
+    pub fn end_all(&mut self) {
+        self.caller.end_due(Duration::MAX);
+    }
+
     /// The next outcome.
     pub fn take(&mut self) -> Option<(Ticket, Outcome)> {
         self.caller.take()
@@ -59,6 +69,21 @@ impl<E: Endpoint> Client<E> {
     /// When [`Client::step`] must be called if nothing arrives.
     pub fn next_time(&self) -> Option<Duration> {
         self.caller.next_time()
+    }
+
+    /// The first deadline of all calls.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.caller.next_deadline()
+    }
+
+    /// Whether the server has let the client in, over the present connection.
+    pub fn is_welcome(&self) -> bool {
+        self.caller.is_welcome()
+    }
+
+    /// Whether a call has not ended.
+    pub fn has_calls(&self) -> bool {
+        self.caller.has_calls()
     }
 
     /// Whether the server's peer is still there. If not, connect, and tell [`Client::reconnect`].

@@ -13,8 +13,8 @@ pub trait Endpoint {
     /// The address under which others reach this end.
     fn address(&self) -> Vec<u8>;
 
-    /// The peer of an address; connects if the back end has connections, and waits for that.
-    fn peer(&mut self, address: &[u8]) -> io::Result<Peer>;
+    /// The peer of an address; connects if the back end has connections, and waits for that, at most for about `limit`.
+    fn peer(&mut self, address: &[u8], limit: Duration) -> io::Result<Peer>;
 
     /// Where a connected peer has come from; empty if the back end does not know.
     fn origin(&self, peer: Peer) -> String;
@@ -31,6 +31,9 @@ pub trait Endpoint {
     /// Sends the first `len` bytes of a slot, at most [`Limits::message_len_max`]. Gives the slot back if there is no
     /// room now: poll, and try again. A message to a peer that has left is lost.
     fn send(&mut self, peer: Peer, slot: Slot, len: usize) -> Result<(), Slot>;
+
+    /// Whether everything that was sent has left this end.
+    fn has_sent_all(&self) -> bool;
 
     /// Ends the connection to a peer, if there is one. No completion tells it.
     fn leave(&mut self, peer: Peer);

@@ -14,9 +14,11 @@ mod blocking;
 mod caller;
 mod client;
 mod endpoint;
+mod link;
 pub mod message;
 mod reply_cache;
 mod server;
+mod shared;
 mod sockets;
 
 pub use blocking::Blocking;
@@ -24,5 +26,6 @@ pub use caller::{Caller, Given, Login, Options, Outcome, Reason, Ticket, Unstart
 pub use client::Client;
 pub use endpoint::{Completion, Endpoint, Limits, Peer, Slab, Slot};
 pub use reply_cache::{Admission, Bounds, ReplyCache};
-pub use server::{Host, Job, Server, Wait};
+pub use server::{Host, Job, Patience, Server, Wait};
+pub use shared::{Pace, Shared};
 pub use sockets::{Listener, Sockets, UNIX};

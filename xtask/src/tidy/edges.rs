@@ -15,6 +15,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-cluster", &[]),
     // Incarnations and epochs.
     ("hotring-messages", &["hotring-cluster"]),
+    // C's side of its client.
+    ("hotring-c", &["hotring-messages"]),
     // The embedded coordinator has files and a link of its own: the log's storage and frames.
     ("hotring-coordinator", &["hotring-cluster", "hotring-log"]),
     ("hotring-store", &["hotring-index", "hotring-containers", "hotring-log"]),

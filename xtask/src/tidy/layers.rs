@@ -71,9 +71,11 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["faults", "endpoint", "message"],
             &["caller", "reply_cache", "sockets"],
             &["client", "server"],
-            &["blocking"],
+            &["link"],
+            &["blocking", "shared"],
         ],
     ),
+    ("hotring-c", &[&["status", "input"], &["output"], &["queue"], &["client"], &["operations"]]),
     // The root has the trait, which all of them implement.
     (
         "hotring-coordinator",

@@ -11,31 +11,33 @@ use hotring_protocol::KeptArgs;
 use hotring_store::{Key, StoreError, Watch, Watched};
 
 use super::operation::{self, Context, Outcome};
-use crate::acl::Origin;
+use crate::acl::{Denied, Origin};
 use crate::commands::answer::deny;
 use crate::host::clock;
 use crate::script;
 use crate::state::batching::PREFETCH_MIN;
-use crate::state::client::Client;
+use crate::state::client::{Client, USERS_CHANGED};
 use crate::state::failure::Failure;
 use crate::state::loading::LOADING;
 use crate::state::notify;
 use crate::state::pause::Paused;
-use crate::state::scripts::BUSY;
+use crate::state::routes::Routes;
+use crate::state::scripts::{BUSY, HOLDER};
 use crate::state::server::Server;
 use crate::state::shown;
 use crate::state::thread::ThreadState;
 use crate::table::{Spec, lookup};
 
-/// The error of a wait that ends because the server has become a replica, as of RESP's blocking commands.
-const DEMOTED: &str =
-    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+/// The bytes of an answer besides its value, about.
+const ANSWER_LEN: usize = 32;
 
 /// The answers to a request.
 #[derive(Debug)]
 pub struct Ran {
     /// An answer to each operation.
     pub given: Vec<Given>,
+    /// A bit for each operation, from the lowest: whether it was run. What was refused has changed nothing.
+    pub has_run: u64,
     /// The record that must be safe before they are sent.
     pub logged: Option<Lsn>,
 }
@@ -45,7 +47,8 @@ pub struct Ran {
 pub enum Held {
     /// The client's user is gone: its connection must end.
     Gone,
-    /// A pause, a slow script with one of its keys, or a full queue of the log holds it back.
+    /// A pause, another client that holds one of its keys, a move of slots, a mirror, or a full queue of the log holds
+    /// it back.
     Back,
 }
 
@@ -74,8 +77,7 @@ impl Executor {
 
     /// As [`exec::Executor::collect`](crate::exec::Executor::collect).
     pub fn collect(&mut self) {
-        self.thread.refresh_config();
-        self.thread.store.collect();
+        self.thread.collect();
     }
 
     /// Begins a request of this client.
@@ -95,17 +97,30 @@ impl Executor {
         let pause = self.thread.server.clients.pause.lasts(now);
         let is_paused = pause.is_some_and(|(_, paused)| is_write || paused == Paused::Everything);
         let is_full = || is_write && self.thread.server.persist.durability.is_full();
-        let mut is_held = || operations.any(|operation| self.is_held(operation.key(), now));
-        match is_paused || is_full() || (self.thread.is_slow && is_held()) {
-            true => Err(Held::Back),
-            false => Ok(()),
+        if is_paused || is_full() || operations.any(|one| self.must_wait(client, &one, now)) {
+            return Err(Held::Back);
         }
+        Ok(())
     }
 
-    /// Whether a slow script holds this key, and not for long enough to refuse others.
-    fn is_held(&self, key: &[u8], now: u64) -> bool {
-        let held = self.thread.held_by_script(Some(key));
-        held.is_some_and(|info| !self.thread.is_long(info, now))
+    /// Whether the thread would have to sleep for a key, which all its clients would feel, or the key is moving or
+    /// mirrored. Who may not use the key waits for nothing, and ends no mirror.
+    fn must_wait(&mut self, client: &Client, operation: &Operation<'_>, now: u64) -> bool {
+        let key = operation.key();
+        // A script that has it for long makes others fail instead.
+        let held = self.thread.store.held_by(key);
+        let is_held =
+            held.is_some_and(|info| info.label != HOLDER || !self.thread.is_long(info, now));
+        if !is_held && self.thread.locals.routes.is_none() {
+            return false;
+        }
+        if self.denied(client, operation, spec_of(operation)).is_some() {
+            return false;
+        }
+        let routes = self.thread.locals.routes.as_deref();
+        let is_moving =
+            |routes: &Routes| routes.must_wait_with(Some([key].into_iter()), operation.is_write());
+        is_held || routes.is_some_and(is_moving)
     }
 
     /// Runs operations, none of which waits, after [`begin`](Self::begin).
@@ -121,23 +136,34 @@ impl Executor {
         if keys.len() >= PREFETCH_MIN {
             self.thread.store.prefetch(&mut keys);
         }
-        self.note_keys(operations.clone(), now);
         let refusal = self.write_refusal();
         let mut given: Vec<Given> = Vec::with_capacity(keys.len());
-        for operation in operations.clone() {
-            given.push(self.run_one(client, &operation, refusal.as_deref(), now));
+        let mut has_run = 0;
+        // All values together must fit into a message.
+        let mut room = self.thread.config.fabric.message_len_max;
+        for (at, operation) in operations.clone().enumerate() {
+            let answer = match self.check(client, &operation, refusal.as_deref(), now) {
+                Ok(()) => {
+                    has_run |= 1 << at;
+                    self.run_one(&operation, refusal.is_none(), room, now)
+                }
+                Err(why) => failed(why),
+            };
+            room = room.saturating_sub(ANSWER_LEN + answer.value.len());
+            given.push(answer);
         }
+        let all = operations.clone().enumerate();
+        let ran =
+            all.filter(|(at, _)| has_run & (1 << at) != 0).map(|(_, operation)| operation.key());
+        self.note_keys(ran.clone(), now);
         if self.thread.store.marks_writes() {
-            let keys: Vec<&[u8]> = operations.clone().map(|operation| operation.key()).collect();
+            let keys: Vec<&[u8]> = ran.collect();
             shown::note_keys(&mut self.thread.store, keys.into_iter());
         }
         if let Some(why) = self.thread.loss(&begun) {
-            for (operation, given) in operations.zip(&mut given) {
-                let status = if operation.is_write() { Status::Unknown } else { Status::Failed };
-                *given = Given { status, version: 0, value: why.into() };
-            }
+            take_back(operations, &mut given, has_run, why);
         }
-        Ran { given, logged: self.thread.take_logged() }
+        Ran { given, has_run, logged: self.thread.take_logged() }
     }
 
     /// Why writes are refused, if they are.
@@ -152,32 +178,20 @@ impl Executor {
         }
     }
 
+    /// Runs an operation that has passed [`check`](Self::check); its value has at most `room` bytes.
     fn run_one(
         &mut self,
-        client: &mut Client,
         operation: &Operation<'_>,
-        refusal: Option<&str>,
+        may_number: bool,
+        room: usize,
         now: u64,
     ) -> Given {
         let spec = spec_of(operation);
-        self.thread.store.select(client.database);
-        self.thread.shared().counters.commands.add(1);
-        client.shared.ran(spec.id);
-        if let Err(why) = self.check(client, operation, spec, refusal, now) {
-            self.thread.shared().counters.by_command.reject(spec.id as usize);
-            return failed(why);
-        }
-        let ThreadState { server, index, store, config, is_timed, .. } = &mut self.thread;
+        let ThreadState { server, index, store, is_timed, .. } = &mut self.thread;
         let counters = &server.threads[*index].counters;
         counters.by_command.call(spec.id as usize);
         let begun = is_timed.then(clock::monotonic);
-        let mut context = Context {
-            store,
-            counters,
-            now,
-            value_len_max: config.fabric.message_len_max,
-            may_number: refusal.is_none(),
-        };
+        let mut context = Context { store, counters, now, value_len_max: room, may_number };
         let outcome = operation::run(operation, &mut context);
         if let Some(begun) = begun {
             counters.by_command.time(spec.id as usize, begun.elapsed());
@@ -231,19 +245,36 @@ impl Executor {
         failed(why.into_owned())
     }
 
-    /// Why an operation must not run, if it must not.
+    /// Counts an operation, and says why it must not run, if it must not.
     fn check(
         &mut self,
-        client: &Client,
+        client: &mut Client,
         operation: &Operation<'_>,
-        spec: &'static Spec,
         refusal: Option<&str>,
         now: u64,
     ) -> Result<(), String> {
-        self.check_user(client, operation, spec)?;
+        let spec = spec_of(operation);
+        self.thread.store.select(client.database);
+        self.thread.shared().counters.commands.add(1);
+        client.shared.ran(spec.id);
+        let checked = self
+            .check_user(client, operation, spec)
+            .and_then(|()| self.check_key(client, operation, refusal, now));
+        checked.inspect_err(|_| {
+            self.thread.shared().counters.by_command.reject(spec.id as usize);
+        })
+    }
+
+    fn check_key(
+        &mut self,
+        client: &Client,
+        operation: &Operation<'_>,
+        refusal: Option<&str>,
+        now: u64,
+    ) -> Result<(), String> {
         let key = operation.key();
-        // `begin` holds requests back before that.
-        let is_busy = self.thread.is_slow && self.thread.held_by_script(Some(key)).is_some();
+        let script = self.thread.held_by_script(Some(key));
+        let is_busy = script.is_some_and(|info| self.thread.is_long(info, now));
         let ThreadState { server, index, store, locals, .. } = &mut self.thread;
         let counters = &server.threads[*index].counters;
         let refuse = |why: String| {
@@ -255,6 +286,7 @@ impl Executor {
                 counters.misplaced(&why);
                 return Err(why);
             }
+            // `begin` waits. What begins to move since then is refused, as operations before this one may have run.
             if routes.must_wait_with(Some([key].into_iter()), operation.is_write()) {
                 return refuse(Failure::from(StoreError::Displaced).message().into_owned());
             }
@@ -278,20 +310,29 @@ impl Executor {
         operation: &Operation<'_>,
         spec: &'static Spec,
     ) -> Result<(), String> {
+        let Some(denied) = self.denied(client, operation, spec) else { return Ok(()) };
+        let args = self.args.iter().next().expect("it was just added");
+        let why = deny(denied, spec, args, client, &self.thread.server, Origin::Client);
+        self.thread.shared().counters.error(&why);
+        Err(why)
+    }
+
+    /// What the client's user may not do, if that is so.
+    fn denied(
+        &mut self,
+        client: &Client,
+        operation: &Operation<'_>,
+        spec: &'static Spec,
+    ) -> Option<Denied> {
         if client.access().is_free() {
-            return Ok(());
+            return None;
         }
         self.args.clear();
         self.args.add(spec.name.as_bytes());
         self.args.add(operation.key());
         self.args.end();
         let args = self.args.iter().next().expect("it was just added");
-        let server = &self.thread.server;
-        client.access().check(spec, args).map_err(|denied| {
-            let why = deny(denied, spec, args, client, server, Origin::Client);
-            self.thread.shared().counters.error(&why);
-            why
-        })
+        client.access().check(spec, args).err()
     }
 
     /// Begins a wait, after [`begin`](Self::begin).
@@ -306,12 +347,9 @@ impl Executor {
         now: u64,
     ) -> Result<Watch, Ran> {
         let spec = spec_of(operation);
-        let counters = &self.thread.server.threads[self.thread.index].counters;
-        counters.commands.add(1);
-        client.shared.ran(spec.id);
-        if let Err(why) = self.check(client, operation, spec, None, now) {
-            self.thread.shared().counters.by_command.reject(spec.id as usize);
-            return Err(Ran { given: vec![failed(why)], logged: None });
+        let begun = self.thread.moment();
+        if let Err(why) = self.check(client, operation, None, now) {
+            return Err(Ran::refused(why));
         }
         self.thread.shared().counters.by_command.call(spec.id as usize);
         let expected = match operation {
@@ -329,29 +367,44 @@ impl Executor {
         });
         self.tell_changes(spec);
         match watch {
-            Ok(watch) if watch.has_fired() => Err(self.fired(&watch)),
+            Ok(watch) if watch.has_fired() => Err(match self.thread.loss(&begun) {
+                Some(why) => Ran::refused(why),
+                None => self.fired(&watch),
+            }),
             Ok(watch) => Ok(watch),
-            Err(error) => {
-                let given = self.answer(spec, Err(error.into()), now);
-                Err(Ran { given: vec![given], logged: None })
-            }
+            Err(error) => Err(Ran::one(self.answer(spec, Err(error.into()), now))),
         }
     }
 
     /// Looks at a wait.
-    pub fn poll_watch(&mut self, client: &Client, watch: &Watch, now: u64) -> Waited {
+    ///
+    /// # Errors
+    /// The client's user is gone: its connection must end.
+    pub fn poll_watch(
+        &mut self,
+        client: &mut Client,
+        watch: &Watch,
+        now: u64,
+    ) -> Result<Waited, Held> {
+        if client.shared.signals() & USERS_CHANGED != 0
+            && !client.renew_access(&self.thread.server.acl)
+        {
+            return Err(Held::Gone);
+        }
         self.thread.refresh_config();
         let routes = self.thread.locals.routes.as_ref();
         let moved = routes.and_then(|routes| routes.moved([watch.key()].into_iter(), client));
-        let is_replica = self.thread.server.replication.is_replica();
-        let why = moved.or_else(|| is_replica.then_some(DEMOTED.into()));
-        if let Some(why) = why {
+        if let Some(why) = moved {
             self.thread.shared().counters.error(&why);
-            return Waited::Ended(Ran { given: vec![failed(why.into_owned())], logged: None });
+            return Ok(Waited::Ended(Ran::refused(why.into_owned())));
         }
+        let begun = self.thread.moment();
         match self.thread.store.poll_watch(watch, now) {
-            Watched::Fired => Waited::Ended(self.fired(watch)),
-            Watched::Waiting { until } => Waited::Waiting(until),
+            Watched::Fired => Ok(Waited::Ended(match self.thread.loss(&begun) {
+                Some(why) => Ran::refused(why),
+                None => self.fired(watch),
+            })),
+            Watched::Waiting { until } => Ok(Waited::Waiting(until)),
         }
     }
 
@@ -362,20 +415,20 @@ impl Executor {
             self.thread.store.note_logged(last);
         }
         let given = Given { status: Status::Done, version: 0, value: Vec::new() };
-        Ran { given: vec![given], logged: self.thread.take_logged() }
+        Ran { logged: self.thread.take_logged(), ..Ran::one(given) }
     }
 
-    /// Samples the request for the list of hot keys and the accesses of slots.
-    fn note_keys<'k>(&mut self, operations: impl Iterator<Item = Operation<'k>> + Clone, now: u64) {
+    /// Samples what was run for the list of hot keys and the accesses of slots.
+    fn note_keys<'k>(&mut self, all: impl Iterator<Item = &'k [u8]> + Clone, now: u64) {
         let ThreadState { server, index, notes, locals, .. } = &mut self.thread;
-        let len = operations.clone().count();
+        let len = all.clone().count();
         if notes.pass(len) {
             return;
         }
         let shared = &server.threads[*index];
         let mut next = 0;
         while let Some((passed, weight)) = notes.next(len - next, &mut locals.random) {
-            let key = operations.clone().nth(next + passed).map(|operation| operation.key());
+            let key = all.clone().nth(next + passed);
             next += passed + 1;
             let keys = || key.into_iter();
             if locals.routes.is_some() {
@@ -383,6 +436,32 @@ impl Executor {
             }
             shared.hot_keys.note(0, keys, weight, locals.random.u64(..), now);
         }
+    }
+}
+
+impl Ran {
+    fn one(given: Given) -> Ran {
+        Ran { given: vec![given], has_run: 1, logged: None }
+    }
+
+    /// The only operation was not run.
+    fn refused(why: impl Into<Vec<u8>>) -> Ran {
+        Ran { has_run: 0, ..Ran::one(failed(why)) }
+    }
+}
+
+/// Replaces answers that must not be shown: what was written has an unknown fate, what was read is not shown. What was
+/// refused stays refused.
+pub fn take_back<'k>(
+    operations: impl Iterator<Item = Operation<'k>>,
+    given: &mut [Given],
+    has_run: u64,
+    why: &str,
+) {
+    let pairs = operations.zip(given).enumerate();
+    for (_, (operation, given)) in pairs.filter(|(at, _)| has_run & (1 << at) != 0) {
+        let status = if operation.is_write() { Status::Unknown } else { Status::Failed };
+        *given = Given { status, version: 0, value: why.into() };
     }
 }
 

@@ -8,7 +8,7 @@ mod executor;
 mod login;
 mod operation;
 
-pub use executor::{Executor, Held, Ran, Waited};
+pub use executor::{Executor, Held, Ran, Waited, take_back};
 pub use login::log_in;
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use hotring_messages::Given;
 use hotring_messages::message::{Operation, Status};
 use hotring_protocol::parse_i64;
-use hotring_store::{Item, ItemAction, Metadata, NumberKind, Session, SetExpiry, StoreError};
+use hotring_store::{
+    ExpireCondition, Item, ItemAction, Metadata, NumberKind, Session, SetExpiry, StoreError,
+};
 
 use crate::observe::counters::Counters;
 use crate::state::failure::Failure;
@@ -57,7 +59,8 @@ pub(super) fn run(operation: &Operation<'_>, c: &mut Context<'_>) -> Outcome {
         Operation::Expire { key, after_ms } => expire(c, key, after_ms),
         Operation::History { key, count } => history(c, key, count),
         Operation::Rollback { key, version } => match c.store.roll_back(key, version, c.now)? {
-            true => Ok(given(Status::Done, number(c, key)?, [])),
+            // Its number would be another step's, between which another value may come.
+            true => Ok(given(Status::Done, 0, [])),
             false => Ok(absent()),
         },
         Operation::WaitForChange { .. } | Operation::WaitForValue { .. } => {
@@ -125,17 +128,6 @@ fn show(item: &Item<'_>, len_max: usize) -> Outcome {
     Ok(given(Status::Done, item.metadata.unique.unwrap_or(0), value))
 }
 
-/// The number of a key's value, which gets one if it has none; 0 without a key.
-fn number(c: &mut Context<'_>, key: &[u8]) -> Result<u64, StoreError> {
-    let numbers = c.store.unique_numbers();
-    c.store.update_item(key, c.now, |item| {
-        let Some(item) = item else { return (ItemAction::Keep, 0) };
-        let unique = item.metadata.unique.unwrap_or_else(|| numbers.next());
-        let metadata = Metadata { unique: Some(unique), ..item.metadata };
-        (ItemAction::Amend { metadata, expiry: SetExpiry::Keep }, unique)
-    })
-}
-
 /// Writes a value, unless `decide` answers instead.
 fn put(
     c: &mut Context<'_>,
@@ -186,20 +178,13 @@ fn increment(c: &mut Context<'_>, key: &[u8], by: i64) -> Outcome {
     Ok(summed?)
 }
 
+/// As `PEXPIRE`: it needs little memory and a short record. The value stays, and so does its version.
 fn expire(c: &mut Context<'_>, key: &[u8], after_ms: u64) -> Outcome {
-    let numbers = c.store.unique_numbers();
-    let expiry = SetExpiry::At(c.now.saturating_add(after_ms));
-    Ok(c.store.update_item(key, c.now, |item| {
-        let Some(item) = item else { return (ItemAction::Keep, absent()) };
-        if after_ms == 0 {
-            return (ItemAction::Remove, given(Status::Done, 0, []));
-        }
-        // A list or a hash has an expiry, but no metadata.
-        let unique =
-            item.value.is_string().then(|| item.metadata.unique.unwrap_or_else(|| numbers.next()));
-        let metadata = Metadata { unique, ..item.metadata };
-        (ItemAction::Amend { metadata, expiry }, given(Status::Done, unique.unwrap_or(0), []))
-    })?)
+    let at = c.now.saturating_add(after_ms).min(i64::MAX as u64);
+    match c.store.expire_at(key, at, ExpireCondition::Always, c.now)? {
+        true => Ok(given(Status::Done, 0, [])),
+        false => Ok(absent()),
+    }
 }
 
 /// Earlier values, newest first: `version u64 | Unix milliseconds of its replacement u64 | length u32 | value` each.

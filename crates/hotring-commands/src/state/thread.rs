@@ -23,6 +23,10 @@ use crate::state::scripts::HOLDER;
 use crate::state::server::Server;
 use crate::state::thread_shared::ThreadShared;
 
+/// The number of reclamation steps, about 1,000 items each, per call of [`Executor::collect`]. A step with nothing to
+/// free is a comparison; all steps together take at most about a millisecond.
+const COLLECT_STEPS: usize = 16;
+
 /// What a thread knew of the settings and of copies at the beginning of a run.
 pub(crate) struct Moment {
     version: u64,
@@ -98,6 +102,14 @@ impl ThreadState {
     #[inline]
     pub(crate) fn shared(&self) -> &ThreadShared {
         self.server.thread(self.index)
+    }
+
+    /// Frees a part of the memory that this thread's commands have removed, and sees new settings and records.
+    pub(crate) fn collect(&mut self) {
+        self.refresh_config();
+        for _ in 0..COLLECT_STEPS {
+            self.store.collect();
+        }
     }
 
     /// Begins a run of requests of this client; false if the client has lost its user.

@@ -19,14 +19,15 @@ use crate::message::{
 /// Copies of a request after which the pause between them grows no longer.
 const PAUSES: u32 = 8;
 
+/// How long a client waits for a place at a server that is full.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+
 /// Bytes of a request's message besides its operations.
 const REQUEST_LEN: usize = crate::message::HEAD_LEN + 8;
 
 /// Who the client is.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// A random number of this client alone.
-    pub client: u64,
     /// The user; empty for the default one.
     pub user: Vec<u8>,
     /// The password; empty for none.
@@ -101,6 +102,8 @@ pub enum Reason {
 /// A client's state.
 #[derive(Debug)]
 pub struct Caller {
+    /// A random number of this client alone.
+    client: u64,
     login: Login,
     options: Options,
     session: Option<Session>,
@@ -134,28 +137,51 @@ struct Greeting {
 #[derive(Debug)]
 struct Call {
     ticket: Ticket,
-    count: u16,
-    operations: Vec<u8>,
-    is_write: bool,
-    /// How long the operation itself may wait.
-    wait: Duration,
+    batch: Batch,
     deadline: Duration,
     /// How often it was sent in its session.
     copies: u32,
     again_at: Duration,
 }
 
-impl Call {
+/// Operations in memory of their own, which fit into a message.
+#[derive(Debug)]
+pub struct Batch {
+    count: u16,
+    operations: Vec<u8>,
+    is_write: bool,
+    /// How long the operation itself may wait.
+    wait: Duration,
+}
+
+impl Batch {
+    pub fn new(operations: &[Operation<'_>], options: &Options) -> Result<Batch, Unstarted> {
+        let wait = operations.iter().find_map(Operation::wait_ms);
+        if operations.is_empty() || (wait.is_some() && operations.len() > 1) {
+            return Err(Unstarted::Misused);
+        }
+        let mut bytes = Vec::new();
+        let count = Operations::encode(operations, &mut bytes).ok_or(Unstarted::Misused)?.len();
+        if REQUEST_LEN + bytes.len() > options.message_len_max {
+            return Err(Unstarted::TooLong);
+        }
+        let is_write = operations.iter().any(Operation::is_write);
+        let wait = Duration::from_millis(wait.unwrap_or(0));
+        Ok(Batch { count: count as u16, operations: bytes, is_write, wait })
+    }
+
     fn operations(&self) -> Operations<'_> {
         Operations::read(self.count, &self.operations).expect("they were written by this side")
     }
 }
 
 impl Caller {
-    /// A client that has no session yet. None if the login does not fit into a message.
-    pub fn new(login: Login, options: Options) -> Option<Caller> {
-        let fits = hello(&login, &options).fits();
+    /// A client that has no session yet. Its random number must be its own: another client with it would get its
+    /// replies. None if the login does not fit into a message.
+    pub fn new(client: u64, login: Login, options: Options) -> Option<Caller> {
+        let fits = hello(client, &login, &options).fits();
         fits.then_some(Caller {
+            client,
             login,
             options,
             session: None,
@@ -176,32 +202,21 @@ impl Caller {
         operations: &[Operation<'_>],
         deadline: Duration,
     ) -> Result<Ticket, Unstarted> {
-        let wait = operations.iter().find_map(Operation::wait_ms);
-        if operations.is_empty() || (wait.is_some() && operations.len() > 1) {
-            return Err(Unstarted::Misused);
-        }
+        let batch = Batch::new(operations, &self.options)?;
         if self.queue.len() >= self.options.queue_max {
             return Err(Unstarted::QueueFull);
         }
-        let mut bytes = Vec::new();
-        let count = Operations::encode(operations, &mut bytes).ok_or(Unstarted::Misused)?.len();
-        if REQUEST_LEN + bytes.len() > self.options.message_len_max {
-            return Err(Unstarted::TooLong);
-        }
+        Ok(self.start_batch(batch, deadline))
+    }
+
+    /// As [`Caller::start`], for whoever counts the calls.
+    pub(crate) fn start_batch(&mut self, batch: Batch, deadline: Duration) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.first_due = self.first_due.min(deadline);
-        self.queue.push_back(Call {
-            ticket,
-            count: count as u16,
-            operations: bytes,
-            is_write: operations.iter().any(Operation::is_write),
-            wait: Duration::from_millis(wait.unwrap_or(0)),
-            deadline,
-            copies: 0,
-            again_at: Duration::ZERO,
-        });
-        Ok(ticket)
+        let (copies, again_at) = (0, Duration::ZERO);
+        self.queue.push_back(Call { ticket, batch, deadline, copies, again_at });
+        ticket
     }
 
     /// One more RECV is posted.
@@ -245,7 +260,18 @@ impl Caller {
         in_flight.chain(self.queue.iter().map(|call| call.deadline)).min()
     }
 
-    fn has_calls(&self) -> bool {
+    /// The first deadline of all calls.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.in_flight.values().chain(&self.queue).map(|call| call.deadline).min()
+    }
+
+    /// Whether the server has let the client in, over the present connection.
+    pub fn is_welcome(&self) -> bool {
+        self.session.is_some() && self.greeting.is_none()
+    }
+
+    /// Whether a call has not ended.
+    pub fn has_calls(&self) -> bool {
         !self.queue.is_empty() || !self.in_flight.is_empty()
     }
 
@@ -267,10 +293,11 @@ impl Caller {
         let floor = self.floor();
         let call = self.in_flight.get_mut(&id).expect("it is in flight");
         call.copies += 1;
-        call.again_at = now + call.wait + self.options.retry * call.copies.min(PAUSES);
+        let pause = self.options.retry.saturating_mul(call.copies.min(PAUSES));
+        call.again_at = now.saturating_add(call.batch.wait).saturating_add(pause);
         self.first_due = self.first_due.min(call.again_at);
         let head = Head { id, session: session.number, term: session.term };
-        Message::Request(head, Request { floor, operations: call.operations() }).write(out);
+        Message::Request(head, Request { floor, operations: call.batch.operations() }).write(out);
         true
     }
 
@@ -278,9 +305,9 @@ impl Caller {
         let may_greet = self.has_calls() && self.receives > 0;
         let due = self.greeting.as_mut().filter(|greeting| may_greet && greeting.again_at <= now);
         let Some(greeting) = due else { return false };
-        greeting.again_at = now + self.options.retry;
+        greeting.again_at = now.saturating_add(self.options.retry);
         let head = Head { id: greeting.id, ..Head::default() };
-        Message::Hello(head, hello(&self.login, &self.options)).write(out);
+        Message::Hello(head, hello(self.client, &self.login, &self.options)).write(out);
         true
     }
 
@@ -297,11 +324,11 @@ impl Caller {
         due
     }
 
-    /// Takes the next call from the queue that may be sent, in order.
+    /// Takes the first call from the queue that may be sent. A write that must wait for the floor holds up no read.
     fn take_queued(&mut self) -> Option<u64> {
         let session = self.session.as_ref()?;
         let len_max = session.welcome.message_len_max as usize;
-        let is_long = |call: &Call| REQUEST_LEN + call.operations.len() > len_max;
+        let is_long = |call: &Call| REQUEST_LEN + call.batch.operations.len() > len_max;
         while self.queue.front().is_some_and(is_long) {
             let call = self.queue.pop_front().expect("it was there");
             self.ended.push_back((call.ticket, Outcome::NotDone(Reason::TooLong)));
@@ -309,15 +336,15 @@ impl Caller {
         let has_credit = self.in_flight.len() < self.receives || wrong!(NoCredits);
         let is_in_window =
             self.next_id.saturating_sub(self.floor()) < u64::from(session.welcome.window);
-        let may = |call: &Call| has_credit && (is_in_window || !call.is_write);
-        self.queue.front().filter(|call| may(call))?;
+        let may = |call: &Call| has_credit && (is_in_window || !call.batch.is_write);
+        let at = self.queue.iter().position(|call| may(call) && !is_long(call))?;
         let id = self.take_id();
-        self.in_flight.insert(id, self.queue.pop_front()?);
+        self.in_flight.insert(id, self.queue.remove(at)?);
         Some(id)
     }
 
     fn floor(&self) -> u64 {
-        let mut writes = self.in_flight.iter().filter(|(_, call)| call.is_write);
+        let mut writes = self.in_flight.iter().filter(|(_, call)| call.batch.is_write);
         let lowest = writes.next().map(|(id, _)| *id);
         if wrong!(ReuseIds) {
             return lowest.unwrap_or(0);
@@ -359,7 +386,7 @@ impl Caller {
         let in_flight = std::mem::take(&mut self.in_flight);
         for (id, mut call) in in_flight.into_iter().rev() {
             call.again_at = Duration::ZERO;
-            if !call.is_write {
+            if !call.batch.is_write {
                 call.copies = 0;
                 self.queue.push_front(call);
             } else if wrong!(ResendUnknown) {
@@ -378,10 +405,10 @@ impl Caller {
             return Ok(());
         }
         let Some(call) = self.in_flight.get(&head.id) else { return Ok(()) };
-        if answers.len() != call.operations().len() {
+        if answers.len() != call.batch.operations().len() {
             return Err(MessageError::Content);
         }
-        let pairs = call.operations().iter().zip(answers.iter());
+        let pairs = call.batch.operations().iter().zip(answers.iter());
         let given = pairs.map(|(operation, answer)| {
             let is_right = answer.is_of(operation.key()) || wrong!(TrustAnswers);
             let (status, version) = (answer.status, answer.version);
@@ -395,7 +422,9 @@ impl Caller {
 
     fn refusal(&mut self, now: Duration, head: Head, refusal: Refusal) {
         if let Some(greeting) = self.greeting.as_mut().filter(|greeting| greeting.id == head.id) {
-            greeting.again_at = now + self.options.retry;
+            // The server itself makes guesses slow.
+            let pause = if refusal == Refusal::Denied { Duration::ZERO } else { FULL_PAUSE };
+            greeting.again_at = now.saturating_add(self.options.retry.min(pause));
             if refusal == Refusal::Denied {
                 let queue = std::mem::take(&mut self.queue);
                 let in_flight = std::mem::take(&mut self.in_flight);
@@ -440,16 +469,16 @@ impl Caller {
 
     /// Ends a call that has no answer.
     fn end(&mut self, call: Call, reason: Reason) {
-        let may_be_done = call.is_write && call.copies > 0 && !wrong!(CallLateNotDone);
+        let may_be_done = call.batch.is_write && call.copies > 0 && !wrong!(CallLateNotDone);
         let outcome = if may_be_done { Outcome::Unknown } else { Outcome::NotDone(reason) };
         self.ended.push_back((call.ticket, outcome));
     }
 }
 
-fn hello<'a>(login: &'a Login, options: &Options) -> Hello<'a> {
-    let Login { client, user, password, address } = login;
+fn hello<'a>(client: u64, login: &'a Login, options: &Options) -> Hello<'a> {
+    let Login { user, password, address } = login;
     let message_len_max = options.message_len_max as u32;
-    Hello { client: *client, message_len_max, user, password, address }
+    Hello { client, message_len_max, user, password, address }
 }
 
 #[cfg(test)]

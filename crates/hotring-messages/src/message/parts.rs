@@ -131,8 +131,10 @@ impl<'a> Operation<'a> {
         }
     }
 
-    fn of(code: u8, key: &'a [u8], value: &'a [u8], number: u64) -> Option<Self> {
-        Some(match code {
+    /// The operation of a code, as the format numbers them. None if there is none, or if it has no such field and what
+    /// is given for it is not empty or 0: there is one form of each operation.
+    pub fn of(code: u8, key: &'a [u8], value: &'a [u8], number: u64) -> Option<Self> {
+        let made = match code {
             1 => Self::Get { key },
             2 => Self::Set { key, value, expiry_ms: number },
             3 => Self::Update { key, value },
@@ -145,7 +147,8 @@ impl<'a> Operation<'a> {
             10 => Self::History { key, count: number },
             11 => Self::Rollback { key, version: number },
             _ => return None,
-        })
+        };
+        (made.fields() == (code, key, value, number)).then_some(made)
     }
 }
 
@@ -277,9 +280,7 @@ impl<'a> Part<'a> for Operation<'a> {
         let (key_len, value_len) = (len()?, len()?);
         let number = take(input).map(u64::from_le_bytes)?;
         let (key, value) = (take_bytes(input, key_len)?, take_bytes(input, value_len)?);
-        // A field that the operation does not have must be empty: there is one form of each operation.
         Self::of(code, key, value, number)
-            .filter(|made| made.fields() == (code, key, value, number))
     }
 
     fn write(&self, out: &mut Vec<u8>) {

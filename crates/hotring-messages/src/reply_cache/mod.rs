@@ -162,15 +162,42 @@ impl ReplyCache {
         self.peer(head) == Some(peer)
     }
 
-    /// Forgets the client that has been silent for longest, if that is long enough.
-    fn make_room(&mut self, now: Duration) -> Result<(), Refusal> {
-        let is_idle = |session: &Session| {
-            let runs = session.writes.values().any(|write| matches!(write, Write::Running));
-            !runs && now.saturating_sub(session.used) >= self.bounds.idle
+    /// Whether the session of a request is over.
+    pub fn is_over(&self, head: &Head) -> bool {
+        !self.is_of_term(head) || !self.sessions.contains_key(&head.session)
+    }
+
+    /// Whether a request that was admitted must still be run, if that did not happen at once: its client waits for it.
+    pub fn is_wanted(&self, peer: Peer, head: &Head, is_write: bool) -> bool {
+        if !is_write {
+            return self.is_awaited(peer, head);
+        }
+        let session = self.sessions.get(&head.session).filter(|_| self.is_of_term(head));
+        session.is_some_and(|session| session.writes.contains_key(&head.id))
+    }
+
+    /// Forgets the clients that are gone and have been silent for long enough, with the replies that are kept for them.
+    pub fn sweep(&mut self, now: Duration) {
+        let idle = self.bounds.idle;
+        let is_over = |_: &u64, session: &mut Session| {
+            session.peer.is_none() && !session.runs() && now.saturating_sub(session.used) >= idle
         };
-        let idle = self.sessions.iter().filter(|(_, session)| is_idle(session));
-        let oldest = idle.min_by_key(|(_, session)| session.used).map(|(number, _)| *number);
-        let session = oldest.and_then(|number| self.sessions.remove(&number));
+        for (_, session) in self.sessions.extract_if(.., is_over) {
+            self.clients.remove(&session.client);
+        }
+    }
+
+    /// Forgets a client that is gone, or else one that has been silent for long enough: the one that has been so for
+    /// longest.
+    fn make_room(&mut self, now: Duration) -> Result<(), Refusal> {
+        let may_go = |session: &Session| {
+            let is_idle = now.saturating_sub(session.used) >= self.bounds.idle;
+            !session.runs() && (session.peer.is_none() || is_idle)
+        };
+        let all = self.sessions.iter().filter(|(_, session)| may_go(session));
+        let first = all.min_by_key(|(_, session)| (session.peer.is_some(), session.used));
+        let number = first.map(|(number, _)| *number);
+        let session = number.and_then(|number| self.sessions.remove(&number));
         self.clients.remove(&session.ok_or(Refusal::Full)?.client);
         Ok(())
     }
@@ -253,6 +280,10 @@ impl ReplyCache {
 }
 
 impl Session {
+    fn runs(&self) -> bool {
+        self.writes.values().any(|write| matches!(write, Write::Running))
+    }
+
     fn raise_floor(&mut self, floor: u64) {
         if floor <= self.floor {
             return;

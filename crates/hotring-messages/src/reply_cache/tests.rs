@@ -83,3 +83,42 @@ fn only_a_client_that_is_idle_and_has_nothing_running_makes_room() {
     let (again, _) = cache.greet(NOW + IDLE * 2, Peer(2), &hello(2, ""), 0).expect("one is idle");
     assert!(again > third, "the client has lost its session for good");
 }
+
+#[test]
+fn what_was_held_back_is_run_only_while_its_client_waits() {
+    let (mut cache, session) = cache();
+    let head = |id| Head { id, session, term: TERM };
+    assert_eq!(admit(&mut cache, 1, session, 0, 1), Admission::Run);
+    assert!(cache.is_wanted(Peer(1), &head(1), true));
+    cache.leave(Peer(1));
+    assert!(cache.is_wanted(Peer(1), &head(1), true), "a copy is dropped: its client comes back");
+    assert!(!cache.is_wanted(Peer(1), &head(9), false), "a read is asked for again");
+    cache.greet(NOW, Peer(2), &hello(1, "ann"), 0).expect("it is ann");
+    assert!(cache.is_wanted(Peer(2), &head(9), false));
+    assert_eq!(admit(&mut cache, 2, session, 2, 2), Admission::Run);
+    assert!(!cache.is_wanted(Peer(2), &head(1), true), "its client has given it up");
+    assert!(cache.is_wanted(Peer(2), &head(2), true));
+    cache.begin(Term { epoch: Epoch(2), ..TERM });
+    assert!(!cache.is_wanted(Peer(2), &head(2), true), "another term");
+}
+
+#[test]
+fn clients_that_are_gone_make_room_first_and_are_forgotten_at_last() {
+    let (mut cache, session) = cache();
+    cache.greet(NOW, Peer(2), &hello(2, "bob"), 0).expect("there is room");
+    assert_eq!(cache.greet(NOW, Peer(3), &hello(3, "eve"), 0).map(drop), Err(Refusal::Full));
+    assert_eq!(admit(&mut cache, 1, session, 0, 1), Admission::Run);
+    cache.leave(Peer(1));
+    let eve = cache.greet(NOW, Peer(3), &hello(3, "eve"), 0);
+    assert_eq!(eve.map(drop), Err(Refusal::Full), "a write of the first one runs");
+    assert!(finish(&mut cache, session, 1, b"1"));
+    cache.sweep(NOW + IDLE - Duration::from_millis(1));
+    assert_eq!(cache.greet(NOW, Peer(4), &hello(1, "ann"), 0).map(|(same, _)| same), Ok(session));
+    cache.leave(Peer(4));
+    cache.greet(NOW, Peer(3), &hello(3, "eve"), 0).expect("the first one is gone");
+    let (other, _) = cache.greet(NOW, Peer(5), &hello(2, "bob"), 0).expect("it is still there");
+    cache.leave(Peer(5));
+    cache.sweep(NOW + IDLE);
+    let (new, _) = cache.greet(NOW, Peer(5), &hello(2, "bob"), 0).expect("there is room");
+    assert_ne!(new, other, "it was forgotten");
+}

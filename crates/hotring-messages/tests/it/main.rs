@@ -14,6 +14,9 @@ mod client;
 #[path = "../../src/endpoint.rs"]
 #[allow(dead_code)]
 mod endpoint;
+#[path = "../../src/link.rs"]
+#[allow(dead_code)]
+mod link;
 #[path = "../../src/message/mod.rs"]
 #[allow(dead_code)]
 mod message;
@@ -23,6 +26,9 @@ mod reply_cache;
 #[path = "../../src/server.rs"]
 #[allow(dead_code)]
 mod server;
+#[path = "../../src/shared.rs"]
+#[allow(dead_code)]
+mod shared;
 #[path = "../../src/sockets.rs"]
 #[allow(dead_code)]
 mod sockets;
@@ -32,3 +38,5 @@ mod patience;
 mod schedules;
 mod sim;
 mod streams;
+mod threads;
+mod unread;

@@ -9,7 +9,7 @@ use hotring_cluster::{Epoch, Incarnation};
 use crate::endpoint::{Endpoint, Peer};
 use crate::message::{Head, Hello, Message, Refusal, Term};
 use crate::reply_cache::{Bounds, ReplyCache};
-use crate::server::{Host, Server};
+use crate::server::{Host, Patience, Server};
 use crate::sockets::Sockets;
 
 const GREETING_MAX: Duration = Duration::from_secs(2);
@@ -55,7 +55,7 @@ impl World {
         let idle = Duration::from_secs(60);
         let bounds = Bounds { sessions_max: 8, idle, window: 16, reply_bytes_max: 1 << 10 };
         let mut server = Server::new(endpoint, ReplyCache::new(term, bounds, 1));
-        server.set_patience(GREETING_MAX, DELAY);
+        server.set_patience(Patience { greeting_max: GREETING_MAX, denial_delay: DELAY });
         let peer = TcpStream::connect(address).expect("it listens");
         peer.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket");
         let mut world = World { server, host: Stern::default(), peer };

@@ -243,15 +243,12 @@ impl World {
             message_len_max: 1 << 10,
         };
         let clients = (1..=CLIENTS).map(|client| {
-            let login = Login {
-                client,
-                user: Vec::new(),
-                password: b"right".to_vec(),
-                address: Vec::new(),
-            };
-            let caller = Caller::new(login, options).expect("it is short");
+            let login =
+                Login { user: Vec::new(), password: b"right".to_vec(), address: Vec::new() };
+            let caller = Caller::new(client, login, options).expect("it is short");
             let mut endpoint = Lossy::new(&network, client, 4, 1 << 10);
-            let server = endpoint.peer(&0u64.to_le_bytes()).expect("it has an address");
+            let server =
+                endpoint.peer(&0u64.to_le_bytes(), Duration::ZERO).expect("it has an address");
             (Client::new(endpoint, server, caller, 2), BTreeMap::new())
         });
         World {
@@ -288,7 +285,8 @@ impl World {
             3..6 => {
                 let client = self.random.usize(..self.clients.len());
                 let client = &mut self.clients[client].0;
-                let server = client.endpoint().peer(&0u64.to_le_bytes()).expect("as before");
+                let server =
+                    client.endpoint().peer(&0u64.to_le_bytes(), Duration::ZERO).expect("as before");
                 client.reconnect(server);
                 self.stats.reconnects += 1;
             }

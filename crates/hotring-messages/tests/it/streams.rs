@@ -17,9 +17,9 @@ use crate::server::{Host, Server, Wait};
 use crate::sockets::Sockets;
 
 /// The longest message of most clients, and of the server.
-const SLOT_LEN: usize = 1 << 10;
+pub const SLOT_LEN: usize = 1 << 10;
 const SERVER_SLOT_LEN: usize = 2 << 10;
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Lets everybody in who knows the password.
 pub struct Door;
@@ -89,7 +89,7 @@ fn serve(endpoint: Sockets, stop: &AtomicBool) {
 }
 
 /// Runs `work` beside a server.
-fn beside_server(address: &str, work: impl FnOnce(&[u8])) {
+pub fn beside_server(address: &str, work: impl FnOnce(&[u8])) {
     let endpoint = Sockets::listen(address, 8, 16, SERVER_SLOT_LEN).expect("a free address");
     let (address, stop) = (endpoint.address(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -113,17 +113,12 @@ impl User {
     }
 
     fn with_slots(address: &[u8], number: u64, password: &str, slot_len: usize) -> User {
-        let login = Login {
-            client: number,
-            user: Vec::new(),
-            password: password.into(),
-            address: Vec::new(),
-        };
+        let login = Login { user: Vec::new(), password: password.into(), address: Vec::new() };
         let retry = Duration::from_millis(200);
         let options = Options { retry, queue_max: 100, message_len_max: slot_len };
-        let caller = Caller::new(login, options).expect("it is short");
+        let caller = Caller::new(number, login, options).expect("it is short");
         let mut endpoint = Sockets::new(8, slot_len).expect("a file");
-        let server = endpoint.peer(address).expect("it listens");
+        let server = endpoint.peer(address, PATIENCE).expect("it listens");
         User { client: Client::new(endpoint, server, caller, 4), begun: Instant::now() }
     }
 
@@ -143,7 +138,7 @@ impl User {
     }
 }
 
-fn value(outcome: Outcome) -> (u64, String) {
+pub fn value(outcome: Outcome) -> (u64, String) {
     match outcome {
         Outcome::Done(givens) => match &givens[..] {
             [.., Some(Given { status: Status::Done, version, value })] => {
@@ -155,8 +150,8 @@ fn value(outcome: Outcome) -> (u64, String) {
     }
 }
 
-const INCREMENT: Operation<'_> = Operation::Increment { key: b"n", by: 1 };
-const GET: Operation<'_> = Operation::Get { key: b"n" };
+pub const INCREMENT: Operation<'_> = Operation::Increment { key: b"n", by: 1 };
+pub const GET: Operation<'_> = Operation::Get { key: b"n" };
 
 /// Each client's connections are replaced in the middle of its calls.
 fn count_together(address: &[u8]) {
@@ -168,7 +163,8 @@ fn count_together(address: &[u8]) {
                     (0..10).for_each(|_| user.start(&[INCREMENT]));
                     user.client.step(user.begun.elapsed());
                     if round % 4 == 1 {
-                        let server = user.client.endpoint().peer(address).expect("it listens");
+                        let server =
+                            user.client.endpoint().peer(address, PATIENCE).expect("it listens");
                         user.client.reconnect(server);
                     }
                     (0..10).for_each(|_| drop(value(user.outcome())));
@@ -255,11 +251,13 @@ fn a_reply_that_does_not_fit_tells_the_reads_so() {
 fn bytes_that_are_no_message_cost_their_sender_the_connection_alone() {
     beside_server("127.0.0.1:0", |address| {
         let text = std::str::from_utf8(address).expect("a text");
-        let mut bad = TcpStream::connect(text).expect("it listens");
-        bad.set_read_timeout(Some(PATIENCE)).expect("a socket has one");
-        bad.write_all(&[3, 0, 0, 0, 1, 2, 3]).expect("it is read");
-        bad.write_all(&(SERVER_SLOT_LEN as u32 + 1).to_le_bytes()).expect("it is read");
-        assert_eq!(bad.read(&mut [0]).expect("it is closed"), 0);
+        let too_long = (SERVER_SLOT_LEN as u32 + 1).to_le_bytes();
+        for bytes in [&[3, 0, 0, 0, 1, 2, 3][..], &[0; 4], &too_long] {
+            let mut bad = TcpStream::connect(text).expect("it listens");
+            bad.set_read_timeout(Some(PATIENCE)).expect("a socket has one");
+            bad.write_all(bytes).expect("it is read");
+            assert_eq!(bad.read(&mut [0]).expect("it is closed"), 0);
+        }
         let mut user = User::new(address, 1, "right");
         user.start(&[INCREMENT]);
         assert_eq!(value(user.outcome()).1, "1");
@@ -283,7 +281,7 @@ fn a_reply_goes_where_its_client_has_come_back() {
     let add = Operation::Increment { key: b"k", by: 1 };
     client.start(&[add], PATIENCE).expect("it fits");
     (0..500).find(|_| step(&mut client, &mut server) == 1).expect("the write arrives");
-    let again = client.endpoint().peer(&address).expect("it listens");
+    let again = client.endpoint().peer(&address, PATIENCE).expect("it listens");
     client.reconnect(again);
     (0..30).for_each(|_| assert_eq!(step(&mut client, &mut server), 1, "the copy is not run"));
     let job = jobs.pop().expect("it is there");
@@ -301,7 +299,7 @@ fn a_reply_goes_where_its_client_has_come_back() {
 fn nothing_is_read_without_a_posted_slot() {
     let mut server = Sockets::listen("127.0.0.1:0", 8, 4, SLOT_LEN).expect("a free address");
     let mut client = Sockets::new(4, SLOT_LEN).expect("a file");
-    let peer = client.peer(&server.address()).expect("it listens");
+    let peer = client.peer(&server.address(), PATIENCE).expect("it listens");
     for byte in 0..3 {
         let slot = client.slab().take().expect("it is free");
         client.slab().bytes_mut(&slot)[0] = byte;
@@ -350,7 +348,7 @@ fn a_peer_that_sends_too_much_waits() {
     let address = format!("unix:{}", folder.path().join("messages").display());
     let mut server = Sockets::listen(&address, 8, 4, SLOT_LEN).expect("a free address");
     let mut client = Sockets::new(1, SLOT_LEN).expect("a file");
-    let peer = client.peer(address.as_bytes()).expect("it listens");
+    let peer = client.peer(address.as_bytes(), PATIENCE).expect("it listens");
     let (mut completions, mut slot) = (Vec::new(), client.slab().take().expect("it is free"));
     for _ in 0..10_000 {
         match client.send(peer, slot, SLOT_LEN) {

@@ -1,7 +1,8 @@
 //! A thread that serves clients of messages over an endpoint of its own (`docs/design/messages.md`).
 //!
 //! A job goes from the endpoint to the executor, and back as a reply once the log has what the reply shows. Until then
-//! it keeps its slot, so that a slow disk or a pause makes clients wait in their sockets.
+//! it keeps its slot, so that a slow disk makes clients wait in their sockets. What must wait before it is run (a
+//! pause, a key that another client holds or that moves) gives its slot to others.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,8 +16,8 @@ use hotring_cluster::Incarnation;
 use hotring_log::Lsn;
 use hotring_messages::message::{Answer, Hello, Operation, Status, Term};
 use hotring_messages::{
-    Bounds, Endpoint, Given, Host, Job, Listener, Peer, ReplyCache, Server as Messages, Sockets,
-    UNIX, Wait,
+    Bounds, Endpoint, Given, Host, Job, Listener, Patience, Peer, ReplyCache, Server as Messages,
+    Sockets, UNIX, Wait,
 };
 use hotring_store::Watch;
 
@@ -24,7 +25,7 @@ use crate::net::listen::{self, UnixPath};
 use hotring_commands::host::clock;
 use hotring_commands::host::start_error::StartError;
 use hotring_commands::host::threads;
-use hotring_commands::messages::{Executor, Held, Ran, Waited, log_in};
+use hotring_commands::messages::{Executor, Held, Ran, Waited, log_in, take_back};
 use hotring_commands::observe::beats::BEAT;
 use hotring_commands::settings::config::{Config, OnError};
 use hotring_commands::state::client::{Client, ClientShared, KILLED};
@@ -32,7 +33,13 @@ use hotring_commands::state::durability;
 use hotring_commands::state::server::Server;
 
 /// How long a request waits before it is tried again that a pause or the log holds back.
-const HELD_PAUSE: Duration = Duration::from_millis(2);
+const HELD_PAUSE: Duration = Duration::from_millis(1);
+
+/// The answer to a request that would be one too many of those that are held back.
+const TOO_MANY_HELD: &str = "TRYAGAIN as many requests as fabric-slots are held back already";
+
+/// The answer to a wait that would be one too many of its client.
+const TOO_MANY_WAITS: &str = "ERR the client waits for as many keys as fabric-window already";
 
 /// Time limit for the log to reach what has been answered when the server stops.
 const FINISH_MAX: Duration = Duration::from_secs(5);
@@ -60,8 +67,10 @@ fn bind_one(address: &str, config: &Config) -> Result<Bound, StartError> {
         }
     };
     let (slots, len) = (config.fabric.slots, config.fabric.message_len_max);
-    let endpoint = Sockets::on(listener, config.maxclients, slots, len)
+    let mut endpoint = Sockets::on(listener, config.maxclients, slots, len)
         .map_err(|why| StartError::new(format!("cannot serve messages on {address}: {why}")))?;
+    let silence = Duration::from_secs(config.tcp_keepalive_s);
+    endpoint.set_keepalive((!silence.is_zero()).then_some(silence));
     Ok((endpoint, path))
 }
 
@@ -89,6 +98,8 @@ struct Guest {
     shared: Arc<ClientShared>,
     /// Set by its greeting.
     known: Option<Known>,
+    /// How many keys it waits for.
+    waits: usize,
 }
 
 /// Who has greeted over a connection.
@@ -103,18 +114,29 @@ struct Guests {
     server: Arc<Server>,
     index: usize,
     local: String,
+    waker: Waker,
     all: BTreeMap<Peer, Guest>,
 }
 
 impl Guests {
+    /// The client of a connection that has greeted and was not killed.
     fn client(&mut self, peer: Peer) -> Option<&mut Client> {
-        self.all.get_mut(&peer)?.known.as_mut().map(|known| &mut known.client)
+        let guest = self.all.get_mut(&peer)?;
+        let is_killed = guest.shared.signals() & KILLED != 0;
+        guest.known.as_mut().filter(|_| !is_killed).map(|known| &mut known.client)
+    }
+
+    /// Counts a wait of this peer more or less.
+    fn count_wait(&mut self, peer: Peer, change: isize) {
+        if let Some(guest) = self.all.get_mut(&peer) {
+            guest.waits = guest.waits.saturating_add_signed(change);
+        }
     }
 }
 
 impl Host for Guests {
     fn admits(&mut self, peer: Peer, origin: &str) -> bool {
-        let Guests { server, index, local, all } = self;
+        let Guests { server, index, local, waker, all } = self;
         let ip = origin.parse().map(|origin: SocketAddr| origin.ip());
         if ip.is_ok_and(|ip| server.is_protected_from(ip)) {
             tracing::debug!(peer = origin, "protected mode: messages of another machine refused");
@@ -128,7 +150,8 @@ impl Host for Guests {
         }
         server.threads[*index].connections.fetch_add(1, Ordering::Relaxed);
         let shared = server.clients.enter(origin.to_string(), local.clone(), *index);
-        all.insert(peer, Guest { shared, known: None });
+        shared.set_waker(waker);
+        all.insert(peer, Guest { shared, known: None, waits: 0 });
         true
     }
 
@@ -161,6 +184,7 @@ struct Unsafe {
     lsn: Lsn,
     to: To,
     given: Vec<Given>,
+    has_run: u64,
     /// Since when it waits for replicas, if it does.
     since: Option<Instant>,
 }
@@ -191,6 +215,8 @@ struct Thread {
     guests: Guests,
     /// Requests that must be run.
     jobs: Vec<Job>,
+    /// Requests that are held back, in their order.
+    held: Vec<Job>,
     unsafe_answers: Vec<Unsafe>,
     waits: Vec<Waiting>,
     /// How long the thread may sleep.
@@ -213,7 +239,8 @@ impl Thread {
         let cache = ReplyCache::new(term, bounds, (index as u64 + 1) << 48);
         let local = address(&endpoint);
         let waker = endpoint.waker();
-        let guests = Guests { server: server.clone(), index, local, all: BTreeMap::new() };
+        let all = BTreeMap::new();
+        let guests = Guests { server: server.clone(), index, local, waker: waker.clone(), all };
         Thread {
             executor: Executor::new(server.clone(), index, seed),
             server,
@@ -223,6 +250,7 @@ impl Thread {
             waker,
             guests,
             jobs: Vec::new(),
+            held: Vec::new(),
             unsafe_answers: Vec::new(),
             waits: Vec::new(),
             rest: Duration::ZERO,
@@ -252,6 +280,13 @@ impl Thread {
         self.messages.begin(Term { incarnation: self.incarnation, epoch });
         self.messages.step(now, &mut self.guests, &mut self.jobs);
         let unix_ms = clock::unix_ms();
+        for job in std::mem::take(&mut self.held) {
+            // Its client may have given it up, and its term may be over.
+            match self.messages.is_wanted(&job) {
+                true => self.run(job, now, unix_ms),
+                false => self.messages.give_up(job),
+            }
+        }
         for job in std::mem::take(&mut self.jobs) {
             self.run(job, now, unix_ms);
         }
@@ -269,7 +304,13 @@ impl Thread {
             seconds => Duration::from_secs(seconds),
         };
         let denial_delay = Duration::from_millis(config.auth_failure_delay_ms);
-        self.messages.set_patience(greeting_max, denial_delay);
+        self.messages.set_patience(Patience { greeting_max, denial_delay });
+        let unread_max = match config.output_soft_s {
+            0 => Duration::MAX,
+            seconds => Duration::from_secs(seconds),
+        };
+        self.messages.endpoint().set_unread_max(unread_max);
+        self.messages.sweep(self.looked_at);
         let is_killed = |guest: &Guest| guest.shared.signals() & KILLED != 0;
         let killed = self.guests.all.iter().filter(|(_, guest)| is_killed(guest));
         let killed: Vec<Peer> = killed.map(|(peer, _)| *peer).collect();
@@ -289,10 +330,7 @@ impl Thread {
         let operations = self.messages.operations(&job);
         match self.executor.begin(client, operations.iter(), unix_ms) {
             Ok(()) => {}
-            Err(Held::Back) => {
-                self.jobs.push(job);
-                return self.rest_at_most(HELD_PAUSE);
-            }
+            Err(Held::Back) => return self.hold(job),
             Err(Held::Gone) => {
                 self.fail(job, "NOAUTH the user was removed or has lost a right");
                 return self.send_away(peer);
@@ -307,14 +345,32 @@ impl Thread {
             return self.answer(To::Job(job), ran);
         };
         let first = first.expect("it has a limit");
+        let window = self.server.settings.config().fabric.window as usize;
+        if self.guests.all.get(&peer).is_some_and(|guest| guest.waits >= window) {
+            return self.fail(job, TOO_MANY_WAITS);
+        }
+        let Some(client) = self.guests.client(peer) else {
+            return self.fail(job, "ERR the connection ended before the request was run");
+        };
         match self.executor.watch(client, &first, self.waker.clone(), unix_ms) {
             Ok(watch) => {
                 let wait = self.messages.put_aside(job);
                 let deadline = now.saturating_add(Duration::from_millis(limit_ms));
+                self.guests.count_wait(peer, 1);
                 self.waits.push(Waiting { wait, watch, deadline, due: now });
             }
             Err(ran) => self.answer(To::Job(job), ran),
         }
+    }
+
+    /// Holds a request back until the next turns.
+    fn hold(&mut self, job: Job) {
+        if self.held.len() >= self.server.settings.config().fabric.slots as usize {
+            return self.fail(job, TOO_MANY_HELD);
+        }
+        let job = self.messages.hold(job);
+        self.held.push(job);
+        self.rest_at_most(HELD_PAUSE);
     }
 
     /// Answers a request that was not run.
@@ -331,7 +387,8 @@ impl Thread {
             Some(lsn) => {
                 let awaits_replicas = self.server.persist.durability.awaits_replicas();
                 let since = awaits_replicas.then(clock::monotonic);
-                self.unsafe_answers.push(Unsafe { lsn, to, given: ran.given, since });
+                let Ran { given, has_run, .. } = ran;
+                self.unsafe_answers.push(Unsafe { lsn, to, given, has_run, since });
             }
         }
     }
@@ -359,19 +416,27 @@ impl Thread {
                 self.waits.push(waiting);
                 continue;
             }
-            let client = self.guests.client(waiting.wait.peer());
+            let peer = waiting.wait.peer();
+            let client = self.guests.client(peer);
             let Some(client) = client.filter(|_| self.messages.is_awaited(&waiting.wait)) else {
+                self.guests.count_wait(peer, -1);
+                self.messages.give_up_wait(waiting.wait);
                 continue;
             };
             // ORDERING: Relaxed, as in `run`. A client that waits is not idle.
             client.shared.active_at.store(unix_ms, Ordering::Relaxed);
             let until = match self.executor.poll_watch(client, &waiting.watch, unix_ms) {
-                Waited::Ended(ran) => {
+                Ok(Waited::Ended(ran)) => {
                     let key = waiting.watch.key().into();
+                    self.guests.count_wait(peer, -1);
                     self.answer(To::Wait(waiting.wait, key), ran);
                     continue;
                 }
-                Waited::Waiting(until) => until,
+                Ok(Waited::Waiting(until)) => until,
+                Err(_) => {
+                    self.send_away(peer);
+                    continue;
+                }
             };
             if waiting.deadline <= now {
                 self.end_wait(waiting, Status::TimedOut, "");
@@ -385,6 +450,7 @@ impl Thread {
     }
 
     fn end_wait(&mut self, waiting: Waiting, status: Status, why: &str) {
+        self.guests.count_wait(waiting.wait.peer(), -1);
         let given = Given { status, version: 0, value: why.into() };
         let key = waiting.watch.key().into();
         self.send(To::Wait(waiting.wait, key), &[given]);
@@ -423,31 +489,30 @@ impl Thread {
         }
     }
 
-    /// Replaces answers that may never become safe: what was written has an unknown fate, what was read is not shown.
+    /// Replaces answers that may never become safe.
     fn take_back(&mut self, answers: &mut Unsafe, why: &str) {
-        let status = |is_write| if is_write { Status::Unknown } else { Status::Failed };
-        let is_write: Vec<bool> = match &answers.to {
-            To::Job(job) => {
-                self.messages.operations(job).iter().map(|one| one.is_write()).collect()
+        let Unsafe { to, given, has_run, .. } = answers;
+        match to {
+            To::Job(job) => take_back(self.messages.operations(job).iter(), given, *has_run, why),
+            To::Wait(_, key) => {
+                let read = Operation::Get { key };
+                take_back([read].into_iter(), given, *has_run, why);
             }
-            To::Wait(..) => vec![false],
-        };
-        for (given, is_write) in answers.given.iter_mut().zip(is_write) {
-            *given = Given { status: status(is_write), version: 0, value: why.into() };
         }
     }
 
     /// Runs what has arrived, and sends what becomes safe in time.
     fn finish(&mut self) {
-        for waiting in std::mem::take(&mut self.waits) {
-            self.end_wait(waiting, Status::Failed, "UNBLOCKED the server is shutting down");
-        }
         let end = self.now() + FINISH_MAX;
-        self.rest = Duration::ZERO;
         loop {
+            for waiting in std::mem::take(&mut self.waits) {
+                self.end_wait(waiting, Status::Failed, "UNBLOCKED the server is shutting down");
+            }
+            self.rest = Duration::ZERO;
             self.turn();
-            let is_done = self.jobs.is_empty() && self.unsafe_answers.is_empty();
-            if is_done || self.now() >= end {
+            let is_safe = self.unsafe_answers.is_empty() && self.waits.is_empty();
+            // What is held back was not run, and its client sees the end of the connection.
+            if is_safe && self.messages.has_sent_all() || self.now() >= end {
                 return;
             }
         }

@@ -28,7 +28,7 @@ fn a_key_of_another_shard_is_refused_and_its_owner_named() {
 }
 
 #[test]
-fn a_slot_that_is_about_to_move_is_tried_again() {
+fn a_slot_that_is_about_to_move_holds_requests_back() {
     let mut d = node_of(1);
     let server = d.server.clone();
     let mut session = server.store.session();
@@ -40,12 +40,10 @@ fn a_slot_that_is_about_to_move_is_tried_again() {
     };
     hold(false, &mut session);
     let add = Operation::Increment { key: b"b", by: 1 };
-    let (status, why) = d.say(add);
-    assert_eq!(status, Status::Failed);
-    assert!(why.starts_with("TRYAGAIN "), "{why}");
+    assert_eq!(d.run(&[Operation::Get { key: b"b" }, add]), Err(Held::Back));
     assert_eq!(d.get("b"), done(version, "1"), "reads go on");
     hold(true, &mut session);
-    assert!(d.say(Operation::Get { key: b"b" }).1.starts_with("TRYAGAIN "));
+    assert_eq!(d.run(&[Operation::Get { key: b"b" }]), Err(Held::Back));
     server.hold_slots(1, None, &mut session);
     assert_eq!(d.say(add), (Status::Done, "2".into()));
 }

@@ -11,7 +11,7 @@ use hotring_messages::Given;
 use hotring_messages::message::{Operation, Operations, Status};
 use hotring_store::Options;
 
-use super::{Executor, Held, Waited, log_in};
+use super::{Executor, Held, Waited, log_in, take_back};
 use crate::exec::{self, Conversation};
 use crate::settings::config::Config;
 use crate::state::client::Client;

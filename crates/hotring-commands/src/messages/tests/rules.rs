@@ -68,6 +68,73 @@ fn a_pause_holds_requests_back() {
     assert_eq!(d.run(&[get]), Err(Held::Back));
 }
 
+/// The thread would sleep, and all its clients with it.
+#[test]
+fn a_key_that_another_client_holds_holds_requests_back() {
+    let mut d = Dialogue::new();
+    d.set("k", "v");
+    let (get, other) = (Operation::Get { key: K }, Operation::Get { key: b"other" });
+    let server = d.server.clone();
+    server.store.session().exclusive(&[K], |_| {
+        assert_eq!(d.run(&[other, get]), Err(Held::Back));
+        assert_eq!(d.run(&[other]), Ok(vec![ABSENT]));
+        assert_eq!(d.redis("ACL SETUSER reader on >pw ~a* +get"), "+OK¶");
+        let free = std::mem::replace(
+            &mut d.client,
+            log_in(
+                &server,
+                &server.clients.enter("peer".into(), "local".into(), 0),
+                b"reader",
+                b"pw",
+            )
+            .expect("the password is right"),
+        );
+        assert!(d.say(get).1.starts_with("NOPERM "), "who may not use it waits for nothing");
+        d.client = free;
+    });
+    assert_eq!(d.get("k").value, b"v");
+}
+
+#[test]
+fn a_removed_user_waits_no_longer() {
+    let mut d = Dialogue::new();
+    assert_eq!(d.redis("ACL SETUSER guest on >pw ~* +@all"), "+OK¶");
+    let shared = d.client.shared.clone();
+    d.client = log_in(&d.server, &shared, b"guest", b"pw").expect("the password is right");
+    let wait = Operation::WaitForChange { key: K, limit_ms: 10 };
+    d.executor.begin(&mut d.client, [wait].into_iter(), d.now).expect("nothing holds it");
+    let watch = d.executor.watch(&mut d.client, &wait, Waker::noop().clone(), d.now);
+    let watch = watch.expect("it waits");
+    assert_eq!(d.redis("ACL DELUSER guest"), ":1¶");
+    d.redis("SET k secret");
+    assert_eq!(d.executor.poll_watch(&mut d.client, &watch, d.now).err(), Some(Held::Gone));
+}
+
+#[test]
+fn what_was_refused_is_not_taken_back() {
+    let operations = [
+        Operation::Increment { key: K, by: 1 },
+        Operation::Get { key: K },
+        Operation::Increment { key: b"other", by: 1 },
+    ];
+    let mut given = vec![done(1, "1"), done(1, "1"), ABSENT];
+    take_back(operations.into_iter(), &mut given, 0b011, "lost");
+    let statuses: Vec<Status> = given.iter().map(|given| given.status).collect();
+    assert_eq!(statuses, [Status::Unknown, Status::Failed, Status::Absent]);
+}
+
+#[test]
+fn what_was_refused_waits_for_nothing() {
+    let mut d = Dialogue::new();
+    assert_eq!(d.redis("ACL SETUSER reader on >pw ~a* +get"), "+OK¶");
+    let shared = d.client.shared.clone();
+    d.client = log_in(&d.server, &shared, b"reader", b"pw").expect("the password is right");
+    let operations = [Operation::Get { key: K }, Operation::Get { key: b"a" }];
+    d.executor.begin(&mut d.client, operations.into_iter(), d.now).expect("nothing holds it");
+    let ran = d.executor.run(&mut d.client, operations.into_iter(), d.now);
+    assert_eq!(ran.has_run, 0b10);
+}
+
 #[test]
 fn a_replica_answers_reads_alone() {
     let mut d = Dialogue::new();
@@ -159,14 +226,14 @@ fn a_wait_ends_with_the_change() {
         watch(&mut d, Operation::WaitForChange { key: K, limit_ms: 10 }).expect("it waits");
     let two = watch(&mut d, value(b"2")).expect("it waits");
     let waits = |d: &mut Dialogue, watch: &hotring_store::Watch| {
-        matches!(d.executor.poll_watch(&d.client, watch, d.now), Waited::Waiting(_))
+        matches!(d.executor.poll_watch(&mut d.client, watch, d.now), Ok(Waited::Waiting(_)))
     };
     assert!(waits(&mut d, &change) && waits(&mut d, &two));
     d.redis("SET k 3");
     assert!(!waits(&mut d, &change) && waits(&mut d, &two));
     d.redis("SET k 2");
-    match d.executor.poll_watch(&d.client, &two, d.now) {
-        Waited::Ended(ran) => assert_eq!(ran.given, [done(0, "")]),
+    match d.executor.poll_watch(&mut d.client, &two, d.now) {
+        Ok(Waited::Ended(ran)) => assert_eq!(ran.given, [done(0, "")]),
         waits => panic!("{waits:?}"),
     }
     d.redis("CONFIG SET max-waiting-clients 0");

@@ -91,14 +91,29 @@ fn keys_expire() {
     let expire = |after_ms| Operation::Expire { key: K, after_ms };
     assert_eq!(d.ask(expire(10)), ABSENT);
     let set = d.set("k", "v");
-    assert_eq!(d.ask(expire(10)), done(set.version, ""), "the value stays the same");
+    assert_eq!(d.ask(expire(10)), done(0, ""));
     d.now += 9;
-    assert_eq!(d.get("k"), done(set.version, "v"));
+    assert_eq!(d.get("k"), done(set.version, "v"), "the value stays the same");
     d.now += 1;
     assert_eq!(d.get("k"), ABSENT);
     d.set("k", "v");
     assert_eq!(d.ask(expire(0)), done(0, ""));
     assert_eq!(d.redis("EXISTS k"), ":0¶");
+    d.set("k", "v");
+    assert_eq!(d.ask(expire(u64::MAX)).status, Status::Done);
+    assert_eq!(d.get("k").value, b"v");
+}
+
+#[test]
+fn all_values_of_a_request_fit_into_a_message() {
+    let mut d = Dialogue::new();
+    let long = "x".repeat(40_000);
+    assert_eq!(d.set("long", &long).status, Status::Done);
+    assert_eq!(d.set("k", "v").status, Status::Done);
+    let get = |key: &'static [u8]| Operation::Get { key };
+    let given = d.run(&[get(b"long"), get(b"long"), get(b"k")]).expect("it is not held back");
+    assert_eq!((&*given[0].value, &*given[2].value), (long.as_bytes(), &b"v"[..]));
+    assert_eq!(given[1].status, Status::Failed);
 }
 
 #[test]
@@ -122,8 +137,11 @@ fn earlier_values_are_told_and_written_again() {
     }
     assert_eq!(told, Given { status: Status::Done, version: 4, value: expected });
     assert_eq!(d.ask(Operation::Rollback { key: K, version: 9 }), ABSENT);
-    let rolled = d.ask(Operation::Rollback { key: K, version: 2 });
-    assert_eq!(d.get("k"), done(rolled.version, "two"));
+    let before = d.get("k").version;
+    assert_eq!(d.ask(Operation::Rollback { key: K, version: 2 }), done(0, ""));
+    let after = d.get("k");
+    assert_eq!(after.value, b"two");
+    assert!(after.version > before, "another value has another version: {after:?}");
     let mut without = Dialogue::new();
     without.set("k", "v");
     let (status, why) = without.say(Operation::Rollback { key: K, version: 1 });
