@@ -26,6 +26,7 @@ pub const TARGETS: &[&str] = &[
     "records",
     "coordinator",
     "import",
+    "messages",
 ];
 
 /// The default duration per target.

@@ -17,6 +17,7 @@ pub mod commands;
 pub mod exec;
 pub mod host;
 pub mod memcached;
+pub mod messages;
 pub mod observe;
 pub mod rdb;
 pub mod script;

@@ -6,6 +6,7 @@
 //! applications do real work.
 
 mod applications;
+mod c;
 mod cluster;
 mod memcached;
 mod own;
@@ -35,6 +36,7 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("ioredis", &["node", "npm"], node),
     ("jedis", &["java", "mvn"], java),
     ("redis-rs", &[], rust),
+    ("c", &["cc", "c++"], c::check),
     ("pymemcache", &["python3"], memcached::pymemcache),
     ("memccapable", &["memccapable"], memcached::memccapable),
     ("redis-py-cluster", &["python3"], python_cluster),

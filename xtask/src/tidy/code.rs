@@ -8,10 +8,14 @@ const LINES_MAX: usize = 650;
 /// Most columns of a comment line; rustfmt limits the other lines.
 const COLUMNS_MAX: usize = 120;
 
-/// The only crates with unsafe code: the index, its other engines, and the bindings to C++ maps that they
-/// are compared with.
-const UNSAFE_CRATES: &[&str] =
-    &["crates/hotring-index/", "crates/hotring-engines/", "crates/hotring-cpp-peers/"];
+/// The only crates with unsafe code: the index, its other engines, the bindings to C++ maps that they are
+/// compared with, and the client for C.
+const UNSAFE_CRATES: &[&str] = &[
+    "crates/hotring-index/",
+    "crates/hotring-engines/",
+    "crates/hotring-cpp-peers/",
+    "crates/hotring-c/",
+];
 
 /// Crates that must get time, randomness, threads and network from their callers.
 const PURE: &[&str] = &[

@@ -13,12 +13,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-containers", &[]),
     // Who may answer is decided without knowing what is stored or how it travels.
     ("hotring-cluster", &[]),
+    // Incarnations and epochs.
+    ("hotring-messages", &["hotring-cluster"]),
+    // C's side of its client.
+    ("hotring-c", &["hotring-messages"]),
     // The embedded coordinator has files and a link of its own: the log's storage and frames.
     ("hotring-coordinator", &["hotring-cluster", "hotring-log"]),
     ("hotring-store", &["hotring-index", "hotring-containers", "hotring-log"]),
     (
         "hotring-commands",
-        &["hotring-cluster", "hotring-store", "hotring-engines", "hotring-protocol", "hotring-log"],
+        &[
+            "hotring-cluster",
+            "hotring-store",
+            "hotring-engines",
+            "hotring-protocol",
+            "hotring-messages",
+            "hotring-log",
+        ],
     ),
     (
         "hotring-server",
@@ -29,6 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "hotring-proxy",
             "hotring-store",
             "hotring-protocol",
+            "hotring-messages",
             "hotring-log",
         ],
     ),
@@ -65,6 +77,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("xtask", &["hotring-server", "hotring-commands", "hotring-store"]),
     ("hotring-bench", &["hotring-server"]),
+    // A client of messages against a server that is killed.
+    ("hotring", &["hotring-messages"]),
     // The suites that every engine must pass.
     ("hotring-index", &["hotring-engines"]),
     ("hotring-store", &["hotring-engines"]),

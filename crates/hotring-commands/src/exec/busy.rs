@@ -10,7 +10,7 @@ use hotring_protocol::ArgsView;
 use hotring_store::HoldInfo;
 
 use crate::state::client::{Client, Wait};
-use crate::state::scripts::{HOLDER, digest, parse_digest};
+use crate::state::scripts::{digest, parse_digest};
 use crate::state::thread::ThreadState;
 use crate::table::{CommandId, Flags, Spec};
 
@@ -77,11 +77,6 @@ impl ThreadState {
         Some(if self.config.busy_reply_ms > 0 { next.min(long_at.max(now + 1)) } else { next })
     }
 
-    fn is_long(&self, info: HoldInfo, now: u64) -> bool {
-        let threshold = self.config.busy_reply_ms;
-        threshold > 0 && now.saturating_sub(info.since_ms) >= threshold
-    }
-
     /// A script's hold on a key that the request needs, and that key; no key if the request needs all keys.
     fn script_hold(
         &self,
@@ -95,13 +90,6 @@ impl ThreadState {
             Needs::Keys(keys) => {
                 keys.into_iter().find_map(|key| Some((self.held_by_script(Some(&key))?, Some(key))))
             }
-        }
-    }
-
-    fn held_by_script(&self, key: Option<&[u8]>) -> Option<HoldInfo> {
-        match key {
-            Some(key) => self.store.held_by(key).filter(|info| info.label == HOLDER),
-            None => self.store.any_held_with(HOLDER),
         }
     }
 

@@ -35,10 +35,6 @@ use crate::state::thread::ThreadState;
 use resp::RespExecutor;
 pub use waits::WaitEnd;
 
-/// The number of reclamation steps, about 1,000 items each, per call of [`Executor::collect`]. A step with nothing to
-/// free is a comparison; all steps together take at most about a millisecond.
-const COLLECT_STEPS: usize = 16;
-
 /// The number of received bytes per eviction step. A step evicts at least this many bytes.
 const EVICT_STEP: usize = 128 << 10;
 
@@ -193,10 +189,7 @@ impl Executor {
     /// Frees a part of the memory that this thread's commands have removed. The commands of a busy thread do so as they
     /// run; an idle thread must call this. It then also sees new settings and records of the cluster.
     pub fn collect(&mut self) {
-        self.thread.refresh_config();
-        for _ in 0..COLLECT_STEPS {
-            self.thread.store.collect();
-        }
+        self.thread.collect();
     }
 }
 

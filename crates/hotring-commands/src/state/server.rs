@@ -33,7 +33,7 @@ pub struct Server {
     /// The keys and values.
     pub store: Store,
     pub settings: Settings,
-    /// Every I/O thread's shared part.
+    /// Every I/O thread's shared part: first those of connections, then one for each endpoint of messages.
     pub threads: Vec<ThreadShared>,
     /// The shared part of the thread that runs the requests of a primary.
     pub link_thread: ThreadShared,
@@ -113,7 +113,9 @@ impl Server {
         let is_first = parts.store.set_observer(push.tracking.clone());
         debug_assert!(is_first, "a store belongs to one server");
         Server {
-            threads: (0..config.threads).map(|_| ThreadShared::default()).collect(),
+            threads: (0..config.threads + config.fabric.listen.len())
+                .map(|_| ThreadShared::default())
+                .collect(),
             link_thread: ThreadShared::default(),
             clients: Clients::new(config),
             acl: Acl::new(&config.requirepass),

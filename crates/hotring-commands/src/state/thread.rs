@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 use fastrand::Rng;
 use hotring_log::Lsn;
 use hotring_protocol::Limits;
-use hotring_store::{Effects, Origin, Session};
+use hotring_store::{Effects, HoldInfo, Origin, Session};
 
 use crate::host::clock;
 use crate::host::fiber;
@@ -19,8 +19,13 @@ use crate::state::interpreter::NewInterpreter;
 use crate::state::loading::LOADING;
 use crate::state::long_values::LongValues;
 use crate::state::routes::{GONE, Routes, UNANSWERED};
+use crate::state::scripts::HOLDER;
 use crate::state::server::Server;
 use crate::state::thread_shared::ThreadShared;
+
+/// The number of reclamation steps, about 1,000 items each, per call of [`Executor::collect`]. A step with nothing to
+/// free is a comparison; all steps together take at most about a millisecond.
+const COLLECT_STEPS: usize = 16;
 
 /// What a thread knew of the settings and of copies at the beginning of a run.
 pub(crate) struct Moment {
@@ -99,6 +104,14 @@ impl ThreadState {
         self.server.thread(self.index)
     }
 
+    /// Frees a part of the memory that this thread's commands have removed, and sees new settings and records.
+    pub(crate) fn collect(&mut self) {
+        self.refresh_config();
+        for _ in 0..COLLECT_STEPS {
+            self.store.collect();
+        }
+    }
+
     /// Begins a run of requests of this client; false if the client has lost its user.
     #[inline(always)]
     pub(crate) fn begin_run(&mut self, client: &mut Client, now: u64) -> bool {
@@ -138,6 +151,20 @@ impl ThreadState {
             self.server.observe.warnings.damage(&key, clock::unix_ms());
         }
         logged
+    }
+
+    /// A script's hold on this key, or on any key.
+    pub(crate) fn held_by_script(&self, key: Option<&[u8]>) -> Option<HoldInfo> {
+        match key {
+            Some(key) => self.store.held_by(key).filter(|info| info.label == HOLDER),
+            None => self.store.any_held_with(HOLDER),
+        }
+    }
+
+    /// Whether a script has held its keys longer than `busy-reply-threshold`.
+    pub(crate) fn is_long(&self, info: HoldInfo, now: u64) -> bool {
+        let threshold = self.config.busy_reply_ms;
+        threshold > 0 && now.saturating_sub(info.since_ms) >= threshold
     }
 
     /// The maximum length of the replies of a run: the hard limit minus the unsent replies.

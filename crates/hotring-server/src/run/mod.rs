@@ -26,6 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::admin;
+use crate::net::fabric;
 use crate::net::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::net::worker;
 use crate::tasks::background;
@@ -205,7 +206,8 @@ fn greet(running: &Running, log_format: LogFormat) {
         LogFormat::Human => drop(io::stderr().write_all(greeting(running).as_bytes())),
         LogFormat::Json => {
             let data = promise(&running.server.settings.config());
-            tracing::info!(addresses = ?running.addresses(), data, "accepting connections");
+            let fabric = running.server.settings.config().fabric.listen.join(" ");
+            tracing::info!(addresses = ?running.addresses(), fabric, data, "accepting connections");
         }
     }
 }
@@ -304,6 +306,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let unix = config.unixsocket.as_deref().map(|path| listen::bind_unix(path, &config));
     let (unix, unix_path) = unix.transpose()?.unzip();
     let admin = listen::bind_admin(&config)?;
+    let fabric = fabric::bind(&mut config)?;
     let addresses = local_addresses(&tcp)?;
     let tls_addresses = local_addresses(&tls)?;
     tell_real_addresses(&mut config, &addresses, &tls_addresses);
@@ -377,6 +380,12 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let listeners = plain.chain(tls).chain(other).collect();
     let embedded = membership.as_ref().and_then(Membership::embedded);
     let mut threads = start_threads(&server, embedded, listeners, unix)?;
+    let first = server.threads.len() - fabric.len();
+    for (index, endpoint) in (first..).zip(fabric) {
+        let (server, seed) = (server.clone(), random_u64()?);
+        let work = move || fabric::run(&server, endpoint, index, seed);
+        threads.push(spawn(&threads::io_name(index), work)?);
+    }
     if let Some(membership) = membership {
         threads.extend(membership.start(&server)?);
         let linking = server.clone();
@@ -427,7 +436,9 @@ fn cannot_open(why: &io::Error) -> StartError {
 /// Warns that protected mode refuses remote clients although the server listens on a remote
 /// address.
 fn warn_of_protection(server: &Server, tls_addresses: &[SocketAddr]) {
-    let addresses = server.process.addresses.iter().chain(tls_addresses);
+    let fabric = server.settings.config().fabric.listen.clone();
+    let fabric: Vec<SocketAddr> = fabric.iter().filter_map(|it| it.parse().ok()).collect();
+    let addresses = server.process.addresses.iter().chain(tls_addresses).chain(&fabric);
     for address in addresses.filter(|address| server.is_protected_from(address.ip())) {
         tracing::warn!(
             %address,
@@ -454,7 +465,7 @@ fn start_threads(
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let mut threads = Vec::new();
     let mut doors = Vec::new();
-    for index in 0..server.threads.len() {
+    for index in 0..server.settings.config().threads {
         let (door, incoming) = mpsc::unbounded_channel();
         doors.push(door);
         let (server, embedded, seed) = (server.clone(), embedded.clone(), random_u64()?);
@@ -546,7 +557,8 @@ fn tell_real_addresses(config: &mut Config, addresses: &[SocketAddr], tls: &[Soc
 
 /// Raises the limit of open files as `maxclients` requires, or lowers `maxclients`.
 fn raise_file_limit(config: &mut Config) {
-    let reserved = FILES_RESERVED + FILES_RESERVED_PER_THREAD * config.threads as u64;
+    let threads = config.threads + config.fabric.listen.len();
+    let reserved = FILES_RESERVED + FILES_RESERVED_PER_THREAD * threads as u64;
     let wanted = (config.maxclients as u64).saturating_add(reserved);
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
@@ -594,6 +606,9 @@ fn greeting(running: &Running) -> String {
     for address in &server.memcached.addresses {
         text.push_str(&format!("  listening on {address} (memcached)\n"));
     }
+    for address in &config.fabric.listen {
+        text.push_str(&format!("  listening on {address} (messages)\n"));
+    }
     for address in &config.tls.listen {
         text.push_str(&format!("  listening on {address} (TLS)\n"));
     }
@@ -623,5 +638,7 @@ fn greeting(running: &Running) -> String {
 mod power;
 #[cfg(test)]
 mod read_only;
+#[cfg(test)]
+mod safe_answers;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ mod cluster_demo;
 mod cluster_moves;
 mod cluster_tls;
 mod files;
+mod messages;
 mod nemesis;
 mod proxy;
 mod redis;
@@ -78,6 +79,8 @@ struct Server {
     process: Child,
     log: Box<dyn BufRead + Send>,
     address: String,
+    /// The addresses for messages.
+    fabric: String,
     /// The lines that it wrote before it listened.
     told: String,
 }
@@ -87,12 +90,19 @@ impl Server {
         command.args(["--log-format", "json", "--threads", "1"]);
         let mut process = command.stderr(Stdio::piped()).spawn().expect("the program runs");
         let log = Box::new(BufReader::new(process.stderr.take().unwrap()));
-        let mut server = Server { process, log, address: String::new(), told: String::new() };
+        let mut server = Server {
+            process,
+            log,
+            address: String::new(),
+            fabric: String::new(),
+            told: String::new(),
+        };
         loop {
             let line = next_line(&mut server.log);
             match line["addresses"].as_str() {
                 Some(addresses) => {
                     server.address = addresses.trim_matches(['[', ']']).to_string();
+                    server.fabric = line["fabric"].as_str().unwrap_or_default().to_string();
                     return server;
                 }
                 None => server.told.push_str(&line.to_string()),

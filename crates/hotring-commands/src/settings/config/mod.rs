@@ -1,6 +1,7 @@
 //! The values of all settings of a server. `settings` names each setting and reads the values from their sources.
 
 mod cluster;
+mod fabric;
 mod list;
 mod log;
 mod memcached;
@@ -21,6 +22,7 @@ use crate::settings::guard::Guard;
 use crate::settings::passive::Given;
 
 pub use cluster::{ClusterSettings, CoordinatorAddress};
+pub use fabric::FabricSettings;
 pub use log::{LogSettings, OnError, SavePoint, SnapshotSettings};
 pub use memcached::MemcachedSettings;
 pub(crate) use notify::Notify;
@@ -65,6 +67,8 @@ pub struct Config {
     pub handshake_timeout_s: u64,
     /// The settings of memcached's protocol.
     pub memcached: MemcachedSettings,
+    /// The settings of messages.
+    pub fabric: FabricSettings,
     /// The number of threads that serve connections; 0 means one for each available core.
     pub threads: usize,
     /// The maximum number of connections.
@@ -210,6 +214,7 @@ impl Default for Config {
             tls: TlsSettings::default(),
             handshake_timeout_s: 30,
             memcached: MemcachedSettings::default(),
+            fabric: FabricSettings::default(),
             threads: 0,
             maxclients: 10_000,
             waiting_max: 1_000,
@@ -396,7 +401,7 @@ impl Config {
 
     /// Whether the server listens for anything else than plain TCP connections of Redis's protocol.
     fn listens_elsewhere(&self) -> bool {
-        let others = [&self.tls_addresses(), &self.memcached.listen];
+        let others = [&self.tls_addresses(), &self.memcached.listen, &self.fabric.listen];
         self.unixsocket.is_some() || others.iter().any(|addresses| !addresses.is_empty())
     }
 

@@ -110,6 +110,7 @@ impl Config {
             match setting.name {
                 "listen" | "bind" | "port" => self.listen.clear(),
                 "tls-listen" | "tls-port" => self.tls.listen.clear(),
+                "fabric" => self.fabric.listen.clear(),
                 _ => {}
             }
         }

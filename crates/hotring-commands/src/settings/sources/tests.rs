@@ -97,6 +97,17 @@ fn addresses_come_from_the_strongest_source_alone() {
     }
 }
 
+#[test]
+fn endpoints_of_messages_come_from_the_strongest_source_too() {
+    let mut config = Config::default();
+    file::read(&mut config, "fabric = ['sockets,h:1', 'sockets,unix:/s']", "x.toml").unwrap();
+    assert_eq!(config.fabric.listen, ["h:1", "unix:/s"]);
+    let variables = [("HOTRING_FABRIC".into(), "sockets,h:2 sockets,h:3".into())];
+    config.read_environment(variables.into_iter()).unwrap();
+    assert_eq!(config.fabric.listen, ["h:2", "h:3"]);
+    assert!(file::read(&mut config, "fabric = 'tcp,h:1'", "x.toml").is_err());
+}
+
 /// `listen` of a file once won over the port of a variable.
 #[test]
 fn a_stronger_port_wins_over_weaker_addresses() {

@@ -9,6 +9,7 @@ mod data;
 mod diagnosis;
 mod durability;
 mod engines;
+mod fabric;
 mod fixed;
 mod limits;
 mod memcached;
@@ -42,6 +43,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         security::SECURITY,
         tls::TLS,
         memcached::MEMCACHED,
+        fabric::FABRIC,
         limits::LIMITS,
         data::DATA,
         durability::DURABILITY,

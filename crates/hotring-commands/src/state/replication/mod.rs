@@ -86,6 +86,8 @@ pub struct Replication {
     answers_until: Arc<AtomicU64>,
     /// The epoch in which this node is primary, see [`Roles::leads_in`].
     leads_in: Arc<AtomicU64>,
+    /// How often the role was changed.
+    changes: AtomicU64,
     /// Whether this node is primary and waits for no replica.
     is_alone: Arc<AtomicBool>,
     /// What writes get, as a [`Writes`].
@@ -127,6 +129,7 @@ impl Replication {
             started,
             answers_until: roles.answers_until.clone(),
             leads_in: roles.leads_in.clone(),
+            changes: AtomicU64::new(0),
             is_alone: roles.is_alone.clone(),
             writes: AtomicU8::new(roles.writes() as u8),
             work: Notify::new(),
@@ -241,6 +244,8 @@ impl Replication {
     pub(super) fn set_source(&self, source: Option<Source>, is_replica: bool) {
         // ORDERING: Relaxed, see `is_replica`.
         self.is_replica.store(is_replica, Ordering::Relaxed);
+        // ORDERING: Release, see `told_epoch`.
+        self.changes.fetch_add(1, Ordering::Release);
         self.link().restart();
         self.source.send_replace(source.map(Arc::new));
     }

@@ -113,6 +113,17 @@ impl Replication {
         self.roles().me
     }
 
+    /// The epoch of what clients were told: what was told in another one may be undone. Without records it is the
+    /// number of changes of the role.
+    pub fn told_epoch(&self) -> Epoch {
+        // ORDERING: Relaxed, see `Roles::publish`.
+        match self.leads_in.load(Ordering::Relaxed) {
+            // ORDERING: Acquire pairs with the Release in `set_source`: what is met of a new role has its epoch.
+            u64::MAX => Epoch(self.changes.load(Ordering::Acquire)),
+            epoch => Epoch(epoch),
+        }
+    }
+
     /// The own data of a node of a cluster is loaded. It serves nothing until a record gives it a role.
     pub(super) fn begin_idle(&self, session: &mut Session, log: &Log, backlog: &Backlog) {
         session.switch_log(true);

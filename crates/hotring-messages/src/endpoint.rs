@@ -1,0 +1,134 @@
+//! What moves messages: an endpoint with a slab of slots, RECVs that are posted before messages come, and completions.
+//!
+//! The shape is that of an RDMA endpoint, so that a back end for one copies nothing: the slab is registered once, a
+//! slot belongs to the endpoint from `post` or `send` until a completion gives it back, and nothing moves unless
+//! `poll` is called. A [`Slot`] cannot be copied, so that no slot is touched while the endpoint has it.
+
+use std::io;
+use std::task::Waker;
+use std::time::Duration;
+
+/// One end that receives and sends messages. One thread uses it.
+pub trait Endpoint {
+    /// The address under which others reach this end.
+    fn address(&self) -> Vec<u8>;
+
+    /// The peer of an address; connects if the back end has connections, and waits for that, at most for about `limit`.
+    fn peer(&mut self, address: &[u8], limit: Duration) -> io::Result<Peer>;
+
+    /// Where a connected peer has come from; empty if the back end does not know.
+    fn origin(&self, peer: Peer) -> String;
+
+    /// What fits, and what is certain.
+    fn limits(&self) -> Limits;
+
+    /// The slots that the endpoint does not have.
+    fn slab(&mut self) -> &mut Slab;
+
+    /// Posts a RECV: the next message that arrives, from whatever peer, goes to this slot.
+    fn post(&mut self, slot: Slot);
+
+    /// Sends the first `len` bytes of a slot, at most [`Limits::message_len_max`]. Gives the slot back if there is no
+    /// room now: poll, and try again. A message to a peer that has left is lost.
+    fn send(&mut self, peer: Peer, slot: Slot, len: usize) -> Result<(), Slot>;
+
+    /// Whether everything that was sent has left this end.
+    fn has_sent_all(&self) -> bool;
+
+    /// Ends the connection to a peer, if there is one. No completion tells it.
+    fn leave(&mut self, peer: Peer);
+
+    /// Makes progress, and appends what is completed.
+    fn poll(&mut self, out: &mut Vec<Completion>);
+
+    /// Waits until `poll` may have something: looks all the time for `spin`, then sleeps, at most `limit` in all.
+    fn wait(&mut self, spin: Duration, limit: Duration);
+
+    /// What ends a wait from another thread, or the next one.
+    fn waker(&self) -> Waker;
+}
+
+/// Who sends or gets a message. A number is never used for another peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer(pub u64);
+
+/// What an endpoint can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest message in bytes: never longer than a slot.
+    pub message_len_max: usize,
+    /// Whether a message arrives, once, unless the peer leaves. Datagrams may be lost, doubled and late.
+    pub reliable: bool,
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub enum Completion {
+    /// A peer has connected. Back ends without connections never say so.
+    Came(Peer),
+    /// A message has arrived in a posted slot.
+    Received {
+        /// The sender; none if the back end cannot tell, as the sender's address is not known yet.
+        from: Option<Peer>,
+        /// The slot of the RECV.
+        slot: Slot,
+        /// The message's length in bytes.
+        len: usize,
+    },
+    /// The slot of a SEND is free again. That does not say that the message has arrived.
+    Sent(Slot),
+    /// The connection to a peer is over. What was sent and not answered may be lost.
+    Left(Peer),
+}
+
+/// A part of the slab. Whoever has it may touch its bytes.
+#[derive(Debug)]
+pub struct Slot(u32);
+
+/// The memory of all messages of an endpoint, in slots of one length. It never moves nor grows.
+#[derive(Debug)]
+pub struct Slab {
+    bytes: Box<[u8]>,
+    slot_len: usize,
+    free: Vec<Slot>,
+}
+
+impl Slab {
+    /// `count` slots of `slot_len` bytes.
+    pub fn new(count: u32, slot_len: usize) -> Slab {
+        let bytes = vec![0; count as usize * slot_len].into_boxed_slice();
+        Slab { bytes, slot_len, free: (0..count).map(Slot).collect() }
+    }
+
+    /// The length of each slot in bytes.
+    pub fn slot_len(&self) -> usize {
+        self.slot_len
+    }
+
+    /// How many slots are free.
+    pub fn free_len(&self) -> usize {
+        self.free.len()
+    }
+
+    /// A free slot.
+    pub fn take(&mut self) -> Option<Slot> {
+        self.free.pop()
+    }
+
+    /// Makes a slot free.
+    pub fn give(&mut self, slot: Slot) {
+        self.free.push(slot);
+    }
+
+    /// The bytes of a slot.
+    pub fn bytes(&self, slot: &Slot) -> &[u8] {
+        let start = slot.0 as usize * self.slot_len;
+        &self.bytes[start..start + self.slot_len]
+    }
+
+    /// The bytes of a slot, to be written.
+    pub fn bytes_mut(&mut self, slot: &Slot) -> &mut [u8] {
+        let start = slot.0 as usize * self.slot_len;
+        &mut self.bytes[start..start + self.slot_len]
+    }
+}

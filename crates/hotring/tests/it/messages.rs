@@ -1,0 +1,195 @@
+//! Messages beside a Redis client, and what clients of messages are told when servers and connections die.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hotring_messages::message::{Operation, Status};
+use hotring_messages::{Blocking, Given, Login, Options, Outcome, Reason, Unstarted};
+use rustix::process::Signal;
+
+use crate::{Folder, Server, hotring, say};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The settings' defaults.
+const MESSAGE_LEN_MAX: usize = 64 << 10;
+
+fn start(fabric: &str, more: &[&str]) -> Server {
+    let fabric = format!("sockets,{fabric}");
+    let mut command = hotring(&["serve", "--listen", "127.0.0.1:0", "--fabric", &fabric]);
+    Server::start(command.args(more))
+}
+
+fn client(server: &Server, user: &str, password: &str) -> Blocking {
+    let (user, password) = (user.into(), password.into());
+    let login = Login { user, password, address: Vec::new() };
+    let options =
+        Options { retry: Duration::from_secs(5), queue_max: 1, message_len_max: MESSAGE_LEN_MAX };
+    Blocking::connect(&server.fabric, login, options).expect("the server listens")
+}
+
+fn call(client: &mut Blocking, operations: &[Operation<'_>]) -> Outcome {
+    client.call(operations, LIMIT).expect("it fits")
+}
+
+/// The only answer.
+fn ask(client: &mut Blocking, operation: Operation<'_>) -> Given {
+    match call(client, &[operation]) {
+        Outcome::Done(mut given) => given.remove(0).expect("the checksum is right"),
+        outcome => panic!("{operation:?}: {outcome:?}"),
+    }
+}
+
+#[test]
+fn messages_and_redis_share_keys() {
+    let mut server = start("127.0.0.1:0", &["--history", "4"]);
+    let (mut redis, mut client) = (server.connect(), client(&server, "", ""));
+    let (key, other) = (&b"k"[..], &b"other"[..]);
+    assert_eq!(say(&mut redis, "SET k 41"), "+OK");
+    let given = match call(
+        &mut client,
+        &[
+            Operation::Increment { key, by: 1 },
+            Operation::Get { key },
+            Operation::Get { key: other },
+            Operation::Update { key: other, value: b"v" },
+            Operation::Set { key: other, value: b"v", expiry_ms: 100_000 },
+            Operation::Expire { key: other, after_ms: 0 },
+            Operation::Delete { key: other },
+        ],
+    ) {
+        Outcome::Done(given) => {
+            given.into_iter().map(|one| one.expect("right")).collect::<Vec<_>>()
+        }
+        outcome => panic!("{outcome:?}"),
+    };
+    let statuses: Vec<Status> = given.iter().map(|given| given.status).collect();
+    use Status::{Absent, Conflict, Done, TimedOut};
+    assert_eq!(statuses, [Done, Done, Absent, Absent, Done, Done, Absent]);
+    assert_eq!((&given[0].value, &given[1].value), (&b"42".to_vec(), &b"42".to_vec()));
+    let version = given[1].version;
+    assert_eq!(say(&mut redis, "INCR k"), ":43");
+    let swap = Operation::CompareAndSet { key, value: b"x", version };
+    assert_eq!(ask(&mut client, swap).status, Conflict, "Redis's client has written");
+    let back = Operation::Rollback { key, version: 1 };
+    assert_eq!(ask(&mut client, Operation::History { key, count: 9 }).status, Done);
+    assert_eq!(ask(&mut client, back).status, Done);
+    assert_eq!(say(&mut redis, "INCR k"), ":42", "it was the first value again");
+    let long = vec![b'x'; MESSAGE_LEN_MAX];
+    let set = Operation::Set { key, value: &long, expiry_ms: 0 };
+    assert_eq!(client.call(&[set], LIMIT), Err(Unstarted::TooLong));
+    assert_eq!(say(&mut redis, &format!("SETRANGE k {MESSAGE_LEN_MAX} x")), ":65537");
+    assert_eq!(ask(&mut client, Operation::Get { key }).status, Status::Failed);
+    let change = Operation::WaitForChange { key: other, limit_ms: 20 };
+    assert_eq!(ask(&mut client, change).status, TimedOut);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(say(&mut redis, "SET other now"), "+OK");
+        });
+        let value = Operation::WaitForValue { key: other, value: b"now", limit_ms: 60_000 };
+        assert_eq!(ask(&mut client, value).status, Done);
+    });
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
+}
+
+#[test]
+fn a_wrong_password_is_denied() {
+    let server = start("127.0.0.1:0", &["--requirepass", "secret"]);
+    let mut redis = server.connect();
+    assert_eq!(say(&mut redis, "AUTH secret"), "+OK");
+    assert_eq!(say(&mut redis, "ACL SETUSER reader on >pw ~a* +get"), "+OK");
+    let get = Operation::Get { key: b"a" };
+    for (user, password) in [("", ""), ("", "wrong"), ("reader", "secret"), ("stranger", "pw")] {
+        let outcome = call(&mut client(&server, user, password), &[get]);
+        assert_eq!(outcome, Outcome::NotDone(Reason::Denied), "{user} {password}");
+    }
+    assert_eq!(ask(&mut client(&server, "", "secret"), get).status, Status::Absent);
+    let mut reader = client(&server, "reader", "pw");
+    assert_eq!(ask(&mut reader, get).status, Status::Absent);
+    let delete = ask(&mut reader, Operation::Delete { key: b"a" });
+    assert_eq!(delete.status, Status::Failed);
+    assert!(delete.value.starts_with(b"NOPERM "), "{delete:?}");
+    assert_eq!(say(&mut redis, "ACL DELUSER reader"), ":1");
+    let gone = ask(&mut reader, get);
+    assert!(gone.value.starts_with(b"NOAUTH "), "{gone:?}");
+    assert_eq!(call(&mut reader, &[get]), Outcome::NotDone(Reason::Denied));
+}
+
+/// Counts increments of `n` until `stops`: done, and of unknown fate.
+fn count(client: &mut Blocking, stops: &AtomicBool) -> (i64, i64) {
+    let (mut done, mut unknown) = (0, 0);
+    while !stops.load(Ordering::Relaxed) {
+        match call(client, &[Operation::Increment { key: b"n", by: 1 }]) {
+            Outcome::Done(given) => match given[0].as_ref().expect("right").status {
+                Status::Done => done += 1,
+                Status::Unknown => unknown += 1,
+                // It was not run.
+                _ => {}
+            },
+            Outcome::Unknown => unknown += 1,
+            Outcome::NotDone(_) => {}
+        }
+    }
+    (done, unknown)
+}
+
+fn value_of_n(server: &Server) -> i64 {
+    let reply = say(&mut server.connect(), "INCRBY n 0");
+    reply.trim_start_matches(':').parse().expect("a number")
+}
+
+#[test]
+fn a_client_whose_connections_are_killed_writes_once() {
+    let server = start("127.0.0.1:0", &[]);
+    let mut client = client(&server, "", "");
+    let stops = AtomicBool::new(false);
+    let (done, unknown) = std::thread::scope(|scope| {
+        let counts = scope.spawn(|| count(&mut client, &stops));
+        let mut redis = server.connect();
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_millis(200));
+            while say(&mut redis, "CLIENT KILL TYPE normal SKIPME yes") != ":1" {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        stops.store(true, Ordering::Relaxed);
+        counts.join().expect("it does not panic")
+    });
+    assert_eq!((value_of_n(&server), unknown), (done, 0));
+    assert!(done > 100, "{done}");
+}
+
+#[test]
+fn a_killed_server_has_applied_what_was_told() {
+    let folder = Folder::new("messages-killed");
+    let serve = |fabric: &str, data: &Path| {
+        start(fabric, &["--log", "sync", "--data", data.to_str().expect("text")])
+    };
+    let mut server = serve("127.0.0.1:0", &folder.0);
+    let fabric = server.fabric.clone();
+    let mut client = client(&server, "", "");
+    let (mut done, mut unknown) = (0, 0);
+    for round in 0..3 {
+        let stops = AtomicBool::new(false);
+        let counts = std::thread::scope(|scope| {
+            let counts = scope.spawn(|| count(&mut client, &stops));
+            std::thread::sleep(Duration::from_millis(300));
+            server.signal(Signal::KILL);
+            server.end();
+            server = serve(&fabric, &folder.0);
+            std::thread::sleep(Duration::from_millis(300));
+            stops.store(true, Ordering::Relaxed);
+            counts.join().expect("it does not panic")
+        });
+        (done, unknown) = (done + counts.0, unknown + counts.1);
+        let value = value_of_n(&server);
+        assert!(
+            (done..=done + unknown).contains(&value),
+            "round {round}: {value}, {done}, {unknown}"
+        );
+    }
+    assert!(done > 0 && unknown > 0, "{done} {unknown}");
+}
