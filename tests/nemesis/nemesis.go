@@ -116,6 +116,8 @@ type Nemesis struct {
 	random  *rand.Rand
 	groups  []*Group
 	rounds  []Round
+	// Why there were no further rounds, if so.
+	broken string
 }
 
 // Round is a fault that was caused.
@@ -171,11 +173,37 @@ func (n *Nemesis) run(plan []Fault, stops chan os.Signal) error {
 			return fmt.Errorf("interrupted")
 		default:
 		}
-		if err := n.round(at, fault); err != nil {
-			return fmt.Errorf("round %d, %s: %w", at, fault.name, err)
+		err := n.round(at, fault)
+		if err == nil {
+			continue
 		}
+		err = fmt.Errorf("round %d, %s: %w", at, fault.name, err)
+		if n.system.name == "hotring" {
+			return err
+		}
+		if err := n.endWith(fault, err); err != nil {
+			return err
+		}
+		break
 	}
 	return n.readAll()
+}
+
+// endWith ends the rounds of another system, which may stay broken: what it has done until then counts.
+func (n *Nemesis) endWith(fault Fault, why error) error {
+	n.broken = why.Error()
+	fmt.Printf("\n  %s: %s: no further rounds\n", n.system.name, n.broken)
+	// For the keys of the round.
+	n.rounds = append(n.rounds, Round{Fault: fault.name, Kind: stays})
+	for _, group := range n.groups {
+		if err := group.order("pause"); err != nil {
+			return err
+		}
+		if err := group.wait(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (n *Nemesis) round(at int, fault Fault) error {

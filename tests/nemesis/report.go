@@ -20,6 +20,8 @@ type Result struct {
 	Keys         int            `json:"keys_checked"`
 	Wrong        map[string]int `json:"keys_not_linearizable_by_fault"`
 	Undecided    int            `json:"keys_undecided"`
+	// Why there were no further rounds, if so.
+	Ended string `json:"ended,omitempty"`
 	// Acknowledged writes of each group of clients.
 	Clients map[string]int `json:"acknowledged_by_clients"`
 	// Times without a write in rounds of a kind after which another node was primary.
@@ -61,7 +63,7 @@ func (r *Result) isGood() bool {
 // judge checks all histories.
 func (n *Nemesis) judge() (Result, error) {
 	result := Result{
-		System: n.system.name, Rounds: n.rounds, Lost: map[string]int{}, Wrong: map[string]int{},
+		System: n.system.name, Rounds: n.rounds, Ended: n.broken, Lost: map[string]int{}, Wrong: map[string]int{},
 		Clients: map[string]int{}, Times: replacements(n.rounds),
 	}
 	byKey := map[string][]Op{}
@@ -120,6 +122,9 @@ func show(all []Result) {
 		fmt.Printf("\n%s: %d acknowledged writes, %d of unknown fate; %d keys checked, %d undecided; %d keys written once\n\n",
 			result.System, result.Acknowledged, result.Unknown, result.Keys, result.Undecided, result.Once)
 		fmt.Printf("| fault | rounds | longest time without a write, median | worst | lost | keys wrong |\n| --- | --- | --- | --- | --- | --- |\n")
+		if result.Ended != "" {
+			fmt.Printf("no further rounds after %s\n\n", result.Ended)
+		}
 		gaps := map[string][]float64{}
 		var names []string
 		for _, round := range result.Rounds {
