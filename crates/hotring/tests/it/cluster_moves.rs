@@ -33,7 +33,14 @@ impl Keeper {
     }
 
     pub fn directory(&self) -> Directory {
-        let snapshot = self.runtime.block_on(self.coordinator.read()).unwrap();
+        let begun = Instant::now();
+        // A busy machine may keep the coordinator from answering in time.
+        let snapshot = loop {
+            match self.runtime.block_on(self.coordinator.read()) {
+                Ok(snapshot) => break snapshot,
+                Err(failure) => assert!(begun.elapsed() < PATIENCE, "{failure:?}"),
+            }
+        };
         let records = snapshot.records.iter();
         let records = records.map(|record| (&record.name[..], record.revision, &record.value[..]));
         Directory::read(records).unwrap()
