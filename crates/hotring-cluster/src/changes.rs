@@ -37,7 +37,7 @@ pub enum Refused {
     Idle(NodeId),
     /// The node is the primary of this shard.
     Leads(NodeId, ShardId),
-    /// The primary of this shard is dead, and the node may be the one that has everything.
+    /// The primary of this shard does not serve, and the node may be the one that has everything.
     MayBeNeeded(NodeId, ShardId),
     /// Other nodes belong to the shard.
     NotAlone(NodeId, ShardId),
@@ -71,7 +71,7 @@ impl fmt::Display for Refused {
             }
             Refused::MayBeNeeded(node, shard) => write!(
                 f,
-                "the primary of shard {shard} is not alive, and node {node} may have the only copy of some writes"
+                "the primary of shard {shard} does not serve, and node {node} may have the only copy of some writes"
             ),
             Refused::NotAlone(node, shard) => {
                 write!(f, "shard {shard} has other nodes than {node}")
@@ -183,9 +183,12 @@ pub fn found_shard(
 /// itself.
 ///
 /// # Errors
-/// The node is no replica.
+/// The node is no replica, or no primary serves and the node is in sync: it may have what no other one has.
 pub fn leave(directory: &Directory, node: NodeId) -> Result<Transaction, Refused> {
     let (shard, revision, record) = followed(directory, node)?;
+    if record.in_sync.contains(&node) && !directory.has_primary(record) {
+        return Err(Refused::MayBeNeeded(node, shard));
+    }
     Ok(Transaction {
         expect: vec![(shard_name(shard), revision)],
         changes: vec![
@@ -198,7 +201,7 @@ pub fn leave(directory: &Directory, node: NodeId) -> Result<Transaction, Refused
 /// Removes the records of a dead node.
 ///
 /// # Errors
-/// It lives, is a primary, or is a replica of a shard whose primary is dead.
+/// It lives, is a primary, or is a replica of a shard whose primary does not serve.
 pub fn forget(directory: &Directory, node: NodeId) -> Result<Transaction, Refused> {
     if directory.is_alive(node) {
         return Err(Refused::Alive(node));
@@ -213,7 +216,7 @@ pub fn forget(directory: &Directory, node: NodeId) -> Result<Transaction, Refuse
     };
     if directory.shard_of_node(node).is_some() {
         let (shard, revision, record) = followed(directory, node)?;
-        if !directory.is_alive(record.primary.node) {
+        if !directory.has_primary(record) {
             return Err(Refused::MayBeNeeded(node, shard));
         }
         transaction.expect.push((shard_name(shard), revision));

@@ -212,6 +212,10 @@ fn finish(
     let deed = match deed {
         // The primary leaves only after another node has its role.
         Deed::Leave(_, node) if node == shard.primary.node => Deed::Settle(id),
+        // It may have what no other one has.
+        Deed::Leave(_, node) if shard.in_sync.contains(&node) && !directory.has_primary(shard) => {
+            return None;
+        }
         deed => deed,
     };
     let mut transaction = Transaction {

@@ -35,6 +35,9 @@ pub trait Endpoint {
     /// Whether everything that was sent has left this end.
     fn has_sent_all(&self) -> bool;
 
+    /// Whether a peer has taken nothing of what waits for it for this long.
+    fn takes_nothing(&self, peer: Peer, time: Duration) -> bool;
+
     /// Ends the connection to a peer, if there is one. No completion tells it.
     fn leave(&mut self, peer: Peer);
 

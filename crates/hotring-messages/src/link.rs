@@ -78,7 +78,7 @@ impl Link {
     pub fn step(&mut self) {
         let now = self.now();
         self.client.step(now);
-        if self.client.is_welcome() {
+        if self.client.is_connected() && self.client.is_welcome() {
             self.pause = PAUSE_MIN;
         }
         if !self.client.is_connected() && self.again_at <= now && self.client.has_calls() {

@@ -86,11 +86,8 @@ pub struct Server<E> {
     strangers: BTreeMap<Peer, Duration>,
     /// Greetings with a wrong password, and when they are refused.
     denied: BTreeMap<Peer, (Duration, Head)>,
-    /// Peers with messages in `unsent`, and since when they have taken none.
-    unread: BTreeMap<Peer, Duration>,
     slots: usize,
     patience: Patience,
-    now: Duration,
     completions: Vec<Completion>,
     encoded: Vec<u8>,
     out: Vec<u8>,
@@ -121,10 +118,8 @@ impl<E: Endpoint> Server<E> {
             answers: VecDeque::new(),
             strangers: BTreeMap::new(),
             denied: BTreeMap::new(),
-            unread: BTreeMap::new(),
             slots,
             patience: Patience { greeting_max: Duration::MAX, denial_delay: Duration::ZERO },
-            now: Duration::ZERO,
             completions: Vec::new(),
             encoded: Vec::new(),
             out: Vec::new(),
@@ -159,7 +154,6 @@ impl<E: Endpoint> Server<E> {
     /// Takes what has arrived. Each job must be given to [`Server::finish`], [`Server::put_aside`] or
     /// [`Server::discard`].
     pub fn step(&mut self, now: Duration, host: &mut impl Host, jobs: &mut Vec<Job>) {
-        self.now = now;
         self.endpoint.poll(&mut self.completions);
         for completion in std::mem::take(&mut self.completions) {
             match completion {
@@ -188,14 +182,13 @@ impl<E: Endpoint> Server<E> {
         self.refuse_denied(now);
         self.flush();
         let greeting_max = self.patience.greeting_max;
-        let is_pressed = self.unsent.len() > self.slots / 2;
-        let unread_max = if is_pressed { UNREAD_MAX } else { Duration::MAX };
-        let late = |all: &BTreeMap<Peer, Duration>, limit| {
-            let late = all.iter().filter(|(_, since)| now.saturating_sub(**since) >= limit);
-            late.map(|(peer, _)| *peer).collect::<Vec<Peer>>()
-        };
-        let mut late =
-            [late(&self.strangers, greeting_max), late(&self.unread, unread_max)].concat();
+        let is_stranger = |since: &Duration| now.saturating_sub(*since) >= greeting_max;
+        let late = self.strangers.iter().filter(|(_, since)| is_stranger(since));
+        let mut late: Vec<Peer> = late.map(|(peer, _)| *peer).collect();
+        if self.unsent.len() * 2 > self.slots - SPARE {
+            let unread = self.unsent.iter().map(|(peer, ..)| *peer);
+            late.extend(unread.filter(|peer| self.endpoint.takes_nothing(*peer, UNREAD_MAX)));
+        }
         late.sort();
         late.dedup();
         for peer in late {
@@ -216,7 +209,6 @@ impl<E: Endpoint> Server<E> {
         self.cache.leave(peer);
         self.strangers.remove(&peer);
         self.denied.remove(&peer);
-        self.unread.remove(&peer);
     }
 
     fn refuse_denied(&mut self, now: Duration) {
@@ -427,15 +419,9 @@ impl<E: Endpoint> Server<E> {
         self.flush_answers();
         for _ in 0..self.unsent.len() {
             let Some((peer, slot, len)) = self.unsent.pop_front() else { return };
-            match self.endpoint.send(peer, slot, len) {
-                Ok(()) => {
-                    self.unread.remove(&peer);
-                }
-                // Another peer may have room.
-                Err(slot) => {
-                    self.unsent.push_back((peer, slot, len));
-                    self.unread.entry(peer).or_insert(self.now);
-                }
+            // Another peer may have room.
+            if let Err(slot) = self.endpoint.send(peer, slot, len) {
+                self.unsent.push_back((peer, slot, len));
             }
         }
     }

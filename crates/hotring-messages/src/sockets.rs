@@ -346,6 +346,11 @@ impl Endpoint for Sockets {
         self.connections.values().all(|connection| connection.is_over || !connection.has_output())
     }
 
+    fn takes_nothing(&self, peer: Peer, time: Duration) -> bool {
+        let since = self.connections.get(&peer).and_then(|connection| connection.unread_since);
+        since.is_some_and(|since| since.elapsed() >= time)
+    }
+
     fn leave(&mut self, peer: Peer) {
         self.connections.remove(&peer);
     }

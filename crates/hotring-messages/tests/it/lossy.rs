@@ -131,6 +131,10 @@ impl Endpoint for Lossy {
         true
     }
 
+    fn takes_nothing(&self, _: Peer, _: Duration) -> bool {
+        false
+    }
+
     fn leave(&mut self, _: Peer) {}
 
     fn poll(&mut self, out: &mut Vec<Completion>) {

@@ -176,6 +176,13 @@ fn have_lead(
     if !change::agreed(flags, "Do this?")? {
         return Ok(());
     }
+    // The shard may have a primary by now: nodes come back while an operator thinks.
+    let shown = directory.shards.get(&shard).map(|(revision, _)| revision);
+    if records.read()?.shards.get(&shard).map(|(revision, _)| revision) != shown {
+        return Err(format!(
+            "shard {shard} has changed since this was shown: look again with 'hotring cluster status'"
+        ));
+    }
     Access::of(flags)?.connect(directory, to)?.ask(&["CLUSTER", "FAILOVER", how])?;
     wait(records, shard, |node| node == to)
 }

@@ -1,6 +1,7 @@
 //! What a node of a cluster is called: its name, which it keeps over restarts, and what it tells the others.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -39,7 +40,8 @@ pub(crate) fn node_id(folder: Option<&Path>, new: NodeId) -> Result<NodeId, Star
 pub(crate) fn boot_id() -> String {
     let read = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     // Without it each start counts as one after a power cut.
-    read.map_or_else(|_| "unknown".to_string(), |text| text.trim().to_string())
+    let unlike = || RandomState::new().hash_one(std::process::id());
+    read.map_or_else(|_| format!("unknown {:x}", unlike()), |text| text.trim().to_string())
 }
 
 /// What the others are told, if the server listens on these addresses.

@@ -69,7 +69,9 @@ impl Heirs {
         let wait = shard.and_then(|shard| wait(directory, shard, me));
         let primary = shard.map(|shard| shard.primary).filter(|_| wait.is_some());
         let dead = since(&mut self.death, primary);
-        let own = shard.filter(|shard| directory.heir(shard) == Some(me));
+        // The records may still tell how far an earlier start went.
+        let is_told = directory.extent(me) == self.member.server.extent();
+        let own = shard.filter(|shard| is_told && directory.heir(shard) == Some(me));
         let lost = since(&mut self.loss, own.cloned());
         if let Some((id, shard)) = found {
             self.tell_missing(directory, me, id, shard);
@@ -84,14 +86,12 @@ impl Heirs {
                 "all members of this shard's in-sync set are back and none is known to have everything: this node has the \
                  most, and asks for the role"
             );
-            note(replication.inherit(shard));
-            return true;
+            return has_asked(replication.inherit(shard));
         }
         let is_due = dead.zip(wait).is_some_and(|(dead, wait)| dead >= wait);
         if let Some(primary) = primary.filter(|_| is_due && !hears_primary(&self.member)) {
             tracing::warn!(primary = %primary.node, "the primary is gone: this node asks for its role");
-            note(replication.promote_recorded(false));
-            return true;
+            return has_asked(replication.promote_recorded(false));
         }
         false
     }
@@ -113,10 +113,11 @@ impl Heirs {
     }
 }
 
-fn note(asked: Result<(), PromoteRefused>) {
-    if let Err(why) = asked {
+fn has_asked(asked: Result<(), PromoteRefused>) -> bool {
+    if let Err(why) = &asked {
         tracing::warn!(?why, "this node cannot be primary");
     }
+    asked.is_ok()
 }
 
 /// Notes what is so now, and returns for how long it has been.
