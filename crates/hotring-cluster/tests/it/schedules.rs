@@ -6,7 +6,7 @@ use crate::faults::{self, Fault};
 use crate::sim::{self, Mode, Stats};
 
 /// Schedules of each mode, unless `HOTRING_SCHEDULES` says otherwise: `cargo xtask prove schedules` runs many more.
-const SCHEDULES: u64 = 1000;
+const SCHEDULES: u64 = 600;
 
 /// Lines of a trace that a failure shows.
 const LINES: usize = 150;

@@ -12,7 +12,7 @@ use parts::Stats;
 use world::World;
 
 /// Schedules, unless `HOTRING_SCHEDULES` says otherwise.
-const SCHEDULES: u64 = 500;
+const SCHEDULES: u64 = 300;
 
 #[test]
 fn moves_lose_nothing_and_end() {

@@ -16,6 +16,9 @@ const HANDOVER_MAX: u64 = 12_000;
 /// After this long in calm an operator ends a failover.
 const WAITED_MAX: u64 = 10_000;
 
+/// A node that is forced gets this long for its record and for the promise that it waits for.
+const RESCUE_MAX: u64 = 5000;
+
 impl World {
     /// Looks around, and does one thing or nothing.
     pub fn operate(&mut self) {
@@ -46,7 +49,8 @@ impl World {
         }
         if self.plan.loses {
             self.recover();
-            if self.is_stuck() && !(0..self.nodes.len()).any(|n| self.nodes[n].answers(self.now)) {
+            let none_answers = !(0..self.nodes.len()).any(|n| self.nodes[n].answers(self.now));
+            if self.is_stuck() && none_answers && self.now > self.rescued_at + RESCUE_MAX {
                 return self.rescue();
             }
         }
@@ -247,6 +251,7 @@ impl World {
         let Some(best) = best else { return };
         let clock = self.clock(best);
         self.stats.rescues += 1;
+        self.rescued_at = self.now;
         if self.nodes[best].primary().is_some() {
             self.note(|| format!("operator lets node {best} go on with what it has"));
             self.chief = best;

@@ -63,6 +63,8 @@ pub struct World {
     /// What each node has told of its data, and the record as they see it: no safety rests on watches.
     pub extents: Vec<Option<Extent>>,
     pub viewed: Option<Shard>,
+    /// When the operator last forced a node.
+    pub rescued_at: u64,
     pub in_trouble: bool,
     pub chief: usize,
     /// The node that the operator has told to become primary, with its machine.
@@ -124,6 +126,7 @@ impl World {
             named: vec![None; n],
             extents: vec![None; n],
             viewed: None,
+            rescued_at: 0,
             in_trouble: true,
             chief: 0,
             pending: None,
