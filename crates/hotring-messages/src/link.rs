@@ -1,5 +1,4 @@
-//! A client over sockets that connects again when its connection breaks: what `Blocking` and
-//! `Shared` drive.
+//! A client over sockets that connects again when its connection breaks: what `Blocking` and `Shared` drive.
 
 use std::io;
 use std::task::Waker;
@@ -50,9 +49,8 @@ impl Link {
             let why = "calls in flight times the longest message must be at most 1 GiB";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let mut number = [0; 8];
-        getrandom::fill(&mut number).map_err(io::Error::other)?;
-        let caller = Caller::new(u64::from_ne_bytes(number), login, options).ok_or_else(|| {
+        let number = getrandom::u64().map_err(io::Error::other)?;
+        let caller = Caller::new(number, login, options).ok_or_else(|| {
             let why = "the login does not fit into a message";
             io::Error::new(io::ErrorKind::InvalidInput, why)
         })?;
@@ -95,7 +93,7 @@ impl Link {
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         if let Ok(server) = connected {
             self.client.reconnect(server);
-            self.client.step(self.begun.elapsed());
+            self.client.step(self.now());
         }
     }
 

@@ -80,7 +80,7 @@ pub struct Server<E> {
     cache: ReplyCache,
     /// Messages that the endpoint had no room for.
     unsent: VecDeque<(Peer, Slot, usize)>,
-    /// Answers of waits that have no slot yet.
+    /// Answers of waits and of jobs that were held back, which have no slot yet.
     answers: VecDeque<(Peer, Vec<u8>)>,
     /// Connected peers that have not greeted yet, and since when.
     strangers: BTreeMap<Peer, Duration>,
@@ -151,8 +151,8 @@ impl<E: Endpoint> Server<E> {
         self.unsent.is_empty() && self.answers.is_empty() && self.endpoint.has_sent_all()
     }
 
-    /// Takes what has arrived. Each job must be given to [`Server::finish`], [`Server::put_aside`] or
-    /// [`Server::discard`].
+    /// Takes what has arrived. Each job must be given to [`Server::finish`], [`Server::put_aside`],
+    /// [`Server::give_up`] or [`Server::discard`].
     pub fn step(&mut self, now: Duration, host: &mut impl Host, jobs: &mut Vec<Job>) {
         self.endpoint.poll(&mut self.completions);
         for completion in std::mem::take(&mut self.completions) {
@@ -393,7 +393,7 @@ impl<E: Endpoint> Server<E> {
     /// A reply whose reads have failed for want of room.
     fn write_short_reply(&mut self, job: &Job, answers: &[Answer<'_>]) -> bool {
         let text = b"the reply is too long for a message: ask for fewer keys at once";
-        // Its own, as the answers of the operations' keys are written meanwhile.
+        // Copies, as the keys lie in a slot that stays borrowed otherwise.
         let short: Vec<_> = self
             .operations(job)
             .iter()

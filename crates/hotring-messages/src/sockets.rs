@@ -226,13 +226,18 @@ impl Sockets {
         }
     }
 
+    /// Whether a message of this connection would be taken now.
+    fn may_receive(&self, connection: &Connection) -> bool {
+        // A client must always read: the server may wait for that.
+        let must_wait = self.listener.is_some() && connection.is_congested();
+        !must_wait && !self.posted.is_empty()
+    }
+
     /// Whether something can be completed without waiting.
     fn has_something(&self) -> bool {
-        let may_receive = !self.posted.is_empty();
         let mut all = self.connections.values();
-        let is_server = self.listener.is_some();
         let is_ready = all.any(|connection| match connection.has_message() {
-            true => may_receive && !(is_server && connection.is_congested()),
+            true => self.may_receive(connection),
             false => connection.is_over,
         });
         is_ready || !self.completed.is_empty()
@@ -240,19 +245,17 @@ impl Sockets {
 
     /// Waits until a socket is ready, and says which ones are.
     fn look(&self, limit: Duration) -> Ready {
-        let is_server = self.listener.is_some();
         let pause = self.accept_again.map(|at| at.saturating_duration_since(Instant::now()));
         let pause = pause.filter(|pause| !pause.is_zero());
         let limit = pause.map_or(limit, |pause| limit.min(pause));
         let listener = self.listener.as_ref().filter(|_| pause.is_none());
-        let may_read = !self.posted.is_empty();
         let alarm = PollFd::from_borrowed_fd(self.alarm.0.as_fd(), PollFlags::IN);
         let accepts =
             listener.map(|listener| PollFd::from_borrowed_fd(listener.fd(), PollFlags::IN));
         let open = self.connections.iter().filter(|(_, connection)| !connection.is_over);
         let moves = open.filter_map(|(&peer, connection)| {
             let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, may_read && !(is_server && connection.is_congested()));
+            flags.set(PollFlags::IN, self.may_receive(connection));
             flags.set(PollFlags::OUT, connection.has_output());
             // Without flags the end of a connection, which cannot be read now, would end every wait.
             let fd = connection.stream.fd();

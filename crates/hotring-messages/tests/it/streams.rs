@@ -271,7 +271,7 @@ fn a_reply_goes_where_its_client_has_come_back() {
     let mut server = Server::new(endpoint, cache());
     let user = User::new(&address, 1, "right");
     let (mut client, mut jobs) = (user.client, Vec::new());
-    // The time stands still, so that nothing is sent again but for the reconnection.
+    // Time stands still here: only a reconnection sends anything again.
     let mut step = |client: &mut Client<Sockets>, server: &mut Server<Sockets>| {
         client.step(Duration::ZERO);
         server.endpoint().wait(Duration::ZERO, Duration::from_millis(5));
