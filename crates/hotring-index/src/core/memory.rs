@@ -163,7 +163,6 @@ impl Mapping {
     /// Makes the system back the bytes from `from` to `to` (entire huge pages) with memory, in huge pages if
     /// possible. The contents stay. False: the system refused.
     pub fn populate(&self, from: usize, to: usize) -> bool {
-        self.advise(from, to, libc::MADV_HUGEPAGE);
         self.advise(from, to, libc::MADV_POPULATE_WRITE)
     }
 

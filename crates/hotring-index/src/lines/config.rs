@@ -15,8 +15,9 @@ pub struct LinesConfig {
     pub factor: f64,
     /// Whether the table shrinks automatically.
     pub shrinks: bool,
-    /// Whether huge pages are requested: for the first table at once, for later tables by
-    /// [`LinesSession::maintain`](super::LinesSession::maintain).
+    /// Whether huge pages are requested. A write that reaches a new huge page while the table grows waits until the
+    /// system has filled its 2 MiB with zeros, unless a thread that calls
+    /// [`LinesSession::maintain`](super::LinesSession::maintain) has been there before.
     pub huge_pages: bool,
     /// The instructions that search lines; `None` picks the best that the processor has.
     pub form: Option<Form>,

@@ -275,10 +275,7 @@ impl Shared {
         if registry.tables.iter().rev().nth(1).is_some_and(|before| !is_left(before)) {
             return false;
         }
-        // Small pages: the operation that touches a page first waits until the system has filled it with zeros.
-        // `maintain` makes them huge.
-        let config = LinesConfig { huge_pages: false, ..self.config.clone() };
-        let Ok(next) = Table::new(lines, table.generation + 1, &config) else { return false };
+        let Ok(next) = Table::new(lines, table.generation + 1, &self.config) else { return false };
         let next = NonNull::from(Box::leak(next));
         registry.tables.push_back(next);
         // SAFETY: it was just made.

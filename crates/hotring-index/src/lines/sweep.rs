@@ -23,8 +23,8 @@ use super::write::{Put, lock, put_in, unlock};
 use crate::core::sync::Ordering;
 use std::ops::Range;
 
-/// Homes that a thread moves at a time: about 40 items.
-const CHUNK: u64 = if cfg!(loom) { 1 } else { 16 };
+/// Homes that a thread moves at a time: about 12 items.
+const CHUNK: u64 = if cfg!(loom) { 1 } else { 4 };
 const _: () = assert!(WINDOW.is_multiple_of(CHUNK));
 
 /// Lines of a page.
