@@ -11,7 +11,8 @@ pub const BEAT: Duration = Duration::from_millis(100);
 /// One thread's beats.
 #[derive(Debug, Default)]
 pub struct Beats {
-    /// Milliseconds from the server's start to the last beat; 0 before the first beat, and after the thread's end.
+    /// Milliseconds from the server's start to the last beat; 0 before the first beat, while the thread sleeps because
+    /// it has nothing to do, and after its end.
     last: AtomicU64,
     /// The server's log has reported that the thread is stuck.
     pub is_told: AtomicBool,
@@ -24,7 +25,7 @@ impl Beats {
         self.last.store(since(started).max(1), Ordering::Relaxed);
     }
 
-    /// Ends the beats, because the thread has ended.
+    /// Ends the beats, because the thread has ended or sleeps until there is work.
     pub fn end(&self) {
         self.last.store(0, Ordering::Relaxed);
     }

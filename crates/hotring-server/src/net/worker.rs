@@ -28,6 +28,24 @@ use hotring_commands::state::server::Server;
 /// Time limit for clients to fetch their last replies when the server stops.
 const FINISH_MAX: Duration = Duration::from_secs(5);
 
+/// Time between two looks of an idle thread at memory that was removed.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Beats without a turn of any connection after which a thread is idle: removed memory has been reclaimed by then,
+/// unless another thread still reads it.
+const BEATS_TO_IDLE: u32 = 10;
+
+/// The event loop of I/O thread `index`. A thread that sleeps until there is work has no beats: so it need not wake for
+/// them.
+pub(crate) fn event_loop(server: &Arc<Server>, index: usize) -> io::Result<LocalRuntime> {
+    let (sleeper, waker) = (server.clone(), server.clone());
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || sleeper.threads[index].beats.end())
+        .on_thread_unpark(move || waker.threads[index].beats.beat(waker.process.started))
+        .build_local(Default::default())
+}
+
 /// Serves connections until the server stops. Runs on its own OS thread.
 pub(crate) fn run(
     runtime: &LocalRuntime,
@@ -55,15 +73,20 @@ pub(crate) fn run(
     });
 }
 
-/// Beats for the watchdog, and reclaims removed memory even while no command runs; without any, it
-/// costs one comparison.
+/// Beats for the watchdog while the thread is too busy to sleep, and reclaims removed memory even while no command
+/// runs; without any, it costs one comparison.
 async fn collect(thread: Rc<Thread>) {
-    let mut timer = tokio::time::interval(beats::BEAT);
-    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut quiet = 0;
     loop {
-        timer.tick().await;
         thread.server.threads[thread.index].beats.beat(thread.server.process.started);
         thread.collect();
+        quiet = if thread.activity.has_been_active() { 0 } else { quiet + 1 };
+        if quiet < BEATS_TO_IDLE {
+            tokio::time::sleep(beats::BEAT).await;
+        } else {
+            // A busy thread must beat: it may not sleep until the idle time has passed.
+            let _ = tokio::time::timeout(IDLE, thread.activity.begins()).await;
+        }
     }
 }
 

@@ -470,11 +470,13 @@ fn start_threads(
         doors.push(door);
         let (server, embedded, seed) = (server.clone(), embedded.clone(), random_u64()?);
         // A runtime is bound to its thread, so it must be built there.
-        threads.push(spawn(&threads::io_name(index), move || match threads::event_loop() {
-            Ok(runtime) => worker::run(&runtime, &server, embedded, index, seed, incoming),
-            Err(error) => {
-                tracing::error!(%error, "cannot start an event loop");
-                server.stop();
+        threads.push(spawn(&threads::io_name(index), move || {
+            match worker::event_loop(&server, index) {
+                Ok(runtime) => worker::run(&runtime, &server, embedded, index, seed, incoming),
+                Err(error) => {
+                    tracing::error!(%error, "cannot start an event loop");
+                    server.stop();
+                }
             }
         })?);
     }

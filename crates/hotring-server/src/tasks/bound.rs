@@ -38,6 +38,8 @@ pub(crate) const THREAD: &str = "hotring-memory";
 /// Time between two checks of the process, and the longest between two checks of all parts.
 const LOOK: Duration = Duration::from_millis(5);
 const TICK: Duration = Duration::from_millis(100);
+/// Time between two checks without a limit: what is counted is only shown.
+const UNLIMITED: Duration = Duration::from_secs(1);
 /// A change of the process by up to 1/`CHANGE_PARTS` of `maxmemory` is ignored.
 const CHANGE_PARTS: u64 = 256;
 /// Time limit for the evictions of a check.
@@ -75,11 +77,8 @@ pub(crate) fn run(server: &Server) {
     let mut guard = Guard::new(server);
     while !server.process.is_stopping() {
         guard.check(server, &mut store);
-        std::thread::park_timeout(if server.settings.config().memory_max == 0 {
-            TICK
-        } else {
-            LOOK
-        });
+        let has_limit = server.settings.config().memory_max != 0;
+        std::thread::park_timeout(if has_limit { LOOK } else { UNLIMITED });
     }
 }
 

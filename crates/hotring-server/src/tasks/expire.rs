@@ -26,8 +26,11 @@ const STEPS: usize = 256;
 const WORK_MAX: Duration = Duration::from_millis(4);
 const REST: Duration = Duration::from_millis(1);
 
-/// The longest sleep.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// The longest sleep: the system's clock may be set.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// The longest sleep while keys must not be removed: nobody wakes the thread when they may.
+const HELD_BACK_MAX: Duration = Duration::from_millis(100);
 
 /// Wakes the thread.
 struct Bell(Thread);
@@ -49,9 +52,17 @@ pub(crate) fn run(server: &Server) {
         let begun = clock::monotonic();
         let next = expire(server, &mut store, begun + WORK_MAX);
         server.observe.latency.note(latency::EXPIRE_CYCLE, begun.elapsed(), clock::unix_ms());
+        let longest = if is_held_back(server) { HELD_BACK_MAX } else { SLEEP_MAX };
         // A wake-up since the last sleep ends this one at once.
-        std::thread::park_timeout(rest(next, clock::until(next.unwrap_or(u64::MAX))));
+        std::thread::park_timeout(rest(next, clock::until(next.unwrap_or(u64::MAX))).min(longest));
     }
+}
+
+/// Whether the server is in a state in which its expired keys may have to stay. Clients cannot see them.
+fn is_held_back(server: &Server) -> bool {
+    server.persist.loading.is_on()
+        || server.replication.is_replica()
+        || server.clients.pause.lasts(clock::unix_ms()).is_some()
 }
 
 /// The time to sleep until the next key expires.

@@ -1,8 +1,8 @@
 //! Detects an I/O thread that does not return to its event loop: a stuck disk, a bug, an endless
 //! command.
 //!
-//! A timer of each event loop beats every [`BEAT`], whether the thread is idle or busy. The
-//! watchdog checks the time since the last beat.
+//! A timer of each event loop beats every [`BEAT`] while the thread is busy. A thread that sleeps until there is work
+//! has no beats. The watchdog checks the time since the last beat.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -40,13 +40,25 @@ pub(crate) fn slowest(server: &Server) -> Option<(usize, Duration)> {
     ages.max_by_key(|(_, age)| *age).filter(|(_, age)| *age > 10 * BEAT)
 }
 
+/// The watchdog looks this many times in `watchdog-period`, but not more often than threads beat.
+const LOOKS: u32 = 10;
+
+/// The longest time between two looks: `watchdog-period` may have been changed.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// The time to the next look.
+fn look_after(period: Duration) -> Duration {
+    if period.is_zero() { LOOK_MAX } else { (period / LOOKS).clamp(BEAT, LOOK_MAX) }
+}
+
 /// Logs each time a thread becomes stuck, once, until the server stops. Runs on a thread that waits
 /// for no other.
 pub(crate) fn watch(server: &Server) {
     let _ = server.tasks.watchdog.set(std::thread::current());
     while !server.process.is_stopping() {
         // Stopping the server ends the wait at once.
-        std::thread::park_timeout(BEAT);
+        let period = Duration::from_millis(server.settings.config().watchdog_ms);
+        std::thread::park_timeout(look_after(period));
         for (index, thread) in server.threads.iter().enumerate() {
             let stuck = stuck_threads(server).find(|(stuck, _)| *stuck == index);
             // ORDERING: Relaxed, only this thread uses it.

@@ -120,18 +120,6 @@ fn a_primary_that_stood_still_shows_nothing_old() {
     assert!(!answer.starts_with('$'), "{answer}");
 }
 
-/// How often a thread of a process has stopped to wait for something.
-fn waits_of(process: u32, thread: &str) -> u64 {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
-    let of = |path: std::path::PathBuf| {
-        let name = std::fs::read_to_string(path.join("comm")).ok()?;
-        let status = std::fs::read_to_string(path.join("status")).ok()?;
-        let count = status.split("\nvoluntary_ctxt_switches:").nth(1)?.lines().next()?;
-        (name.trim() == thread).then(|| count.trim().parse::<u64>().unwrap())
-    };
-    threads.filter_map(|entry| of(entry.unwrap().path())).sum()
-}
-
 /// Each batch of writes woke the thread of the links, which told that no replica had to be waited for.
 #[test]
 fn a_primary_without_replicas_wakes_no_thread_for_each_write() {
@@ -143,10 +131,10 @@ fn a_primary_without_replicas_wakes_no_thread_for_each_write() {
     });
     wait_for("it serves", || leads(&node));
     let (mut stream, process) = (node.connect(), node.process.id());
-    let (began, before) = (Instant::now(), waits_of(process, "hotring-replica"));
+    let (began, before) = (Instant::now(), super::idle::waits_of(process, "hotring-replica"));
     assert!(before > 0, "there is such a thread");
     (0..WRITES).for_each(|n| assert_eq!(say(&mut stream, &format!("SET k{n} v")), "+OK"));
-    let waits = waits_of(process, "hotring-replica") - before;
+    let waits = super::idle::waits_of(process, "hotring-replica") - before;
     // Ten ticks a second.
     let most = WRITES / 10 + began.elapsed().as_millis() as u64 / 50;
     println!("{waits} waits in {:?}", began.elapsed());

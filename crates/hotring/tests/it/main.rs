@@ -7,6 +7,7 @@ mod cluster_demo;
 mod cluster_moves;
 mod cluster_tls;
 mod files;
+mod idle;
 mod messages;
 mod nemesis;
 mod proxy;

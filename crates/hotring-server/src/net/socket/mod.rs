@@ -18,18 +18,16 @@ mod input;
 mod links;
 mod logged;
 mod output;
+mod thread;
 mod wait;
 
-use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use hotring_coordinator::Embedded;
 use hotring_log::{LogError, Lsn};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -38,14 +36,14 @@ use batch::{Away, Job, Stopped, Work};
 use hotring_commands::commands::pubsub::leave_all;
 use hotring_commands::exec::Conversation;
 use hotring_commands::host::clock;
-use hotring_commands::host::fiber::Fiber;
 use hotring_commands::observe::counters::Counters;
 use hotring_commands::settings::config::OnError;
 use hotring_commands::state::client::{Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
 use hotring_commands::state::durability;
-use hotring_commands::state::server::Server;
 use input::Input;
 use output::Output;
+use thread::Runner;
+pub(crate) use thread::Thread;
 use wait::Alarm;
 
 /// Size of a thread's read buffer. A full one holds about 1,500 small requests; twice the size was
@@ -63,89 +61,6 @@ const REPLY_KEPT_MAX: usize = 1 << 20;
 /// Bytes that are read of a long request, or sent of a long reply, before other connections have a
 /// turn.
 const LONG_TURN: usize = 256 << 10;
-
-/// Idle runners that a thread keeps.
-const RUNNERS_KEPT: usize = 4;
-
-/// State shared by all connections of one thread.
-pub(crate) struct Thread {
-    /// The shared state of the server.
-    pub server: Arc<Server>,
-    /// The coordinator of this node, if the settings give it one.
-    embedded: Option<Embedded>,
-    /// The index of the thread.
-    pub index: usize,
-    /// Set when the server stops: finish the requests that have arrived, then close.
-    pub finishing: Cell<bool>,
-    /// Idle runners.
-    runners: RefCell<Vec<Runner>>,
-    /// Batches that have stopped in the middle.
-    stopped: Cell<usize>,
-    /// Connections that wait for the log.
-    logged: logged::Waiting,
-}
-
-/// A fiber and the state of the batch on it.
-struct Runner {
-    fiber: Fiber,
-    work: Box<Work>,
-}
-
-impl Thread {
-    /// The state of thread `index`.
-    pub(crate) fn new(
-        server: Arc<Server>,
-        embedded: Option<Embedded>,
-        index: usize,
-        seed: u64,
-    ) -> Self {
-        let work = Work::new(&server, index, seed);
-        let runners = RefCell::new(vec![Runner { fiber: Fiber::new(), work }]);
-        Thread {
-            server,
-            embedded,
-            index,
-            finishing: Cell::new(false),
-            runners,
-            stopped: Cell::new(0),
-            logged: logged::Waiting::default(),
-        }
-    }
-
-    /// Takes an idle runner, or makes one: needed only while batches have stopped in the middle.
-    fn runner(&self) -> Runner {
-        let free = self.runners.borrow_mut().pop();
-        free.unwrap_or_else(|| {
-            let seed = clock::unix_ms() ^ self.stopped.get() as u64;
-            Runner { fiber: Fiber::new(), work: Work::new(&self.server, self.index, seed) }
-        })
-    }
-
-    fn give_back(&self, runner: Runner) {
-        let mut runners = self.runners.borrow_mut();
-        if runners.len() < RUNNERS_KEPT {
-            runners.push(runner);
-        }
-    }
-
-    /// Uses a runner's state outside a batch. `f` must not wait.
-    fn with_work<R>(&self, f: impl FnOnce(&mut Work) -> R) -> R {
-        let mut runner = self.runner();
-        let result = f(&mut runner.work);
-        self.give_back(runner);
-        result
-    }
-
-    /// Wakes connections once the log has the records that their replies acknowledge. Never ends.
-    pub(crate) async fn wake_logged(&self) {
-        self.logged.wake_all(&self.server.persist.durability).await;
-    }
-
-    /// Reclaims memory that commands have removed.
-    pub(crate) fn collect(&self) {
-        self.runners.borrow_mut().iter_mut().for_each(|runner| runner.work.executor.collect());
-    }
-}
 
 /// One connection.
 pub(crate) struct Socket<S> {
@@ -247,6 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.waker_known = true;
         }
         self.thread.logged.count_turn();
+        self.thread.activity.note();
         // Before anything else, a stopped batch must finish.
         if self.stopped.is_some() {
             ready!(self.poll_stopped(cx))?;
