@@ -16,6 +16,7 @@ use crate::gcuckoo::GCuckooArgs;
 use crate::memory::MemoryArgs;
 use crate::mercury::MercuryArgs;
 use crate::moves::MovesArgs;
+use crate::pauses::PausesArgs;
 use crate::proxy::ProxyArgs;
 use crate::reclamation::ReclamationArgs;
 use crate::replay::{GenerateArgs, ReplayArgs};
@@ -54,6 +55,7 @@ enum Command {
     Crash(CrashArgs),
     Durability(DurabilityArgs),
     Moves(MovesArgs),
+    Pauses(PausesArgs),
     Proxy(ProxyArgs),
     Reclamation(ReclamationArgs),
     Expiry(ExpiryArgs),
@@ -82,6 +84,7 @@ impl Cli {
             Command::Crash(args) => args.run(),
             Command::Durability(args) => args.run(),
             Command::Moves(args) => args.run(),
+            Command::Pauses(args) => args.run(),
             Command::Proxy(args) => args.run(),
             Command::Reclamation(args) => args.run(),
             Command::Expiry(args) => args.run(),

@@ -22,6 +22,7 @@ mod measure;
 mod memory;
 mod mercury;
 mod moves;
+mod pauses;
 mod plots;
 mod proxy;
 mod reclamation;

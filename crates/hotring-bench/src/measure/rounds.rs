@@ -254,6 +254,8 @@ mod tests {
             unreachable!("nothing is timed one by one")
         }
 
+        fn settle(&mut self) {}
+
         fn undo(&mut self, _: &[Op]) {}
     }
 

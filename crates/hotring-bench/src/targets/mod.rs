@@ -152,6 +152,8 @@ pub trait Worker {
     fn run(&mut self, stream: Stream<'_>, mode: Mode) -> Tally;
     /// Runs operations one after the other, and passes the nanoseconds of each read to `read`.
     fn time(&mut self, ops: &[Op], read: &mut dyn FnMut(u64)) -> Tally;
+    /// Does the work that later operations would otherwise do bit by bit.
+    fn settle(&mut self);
     /// Removes the keys that the operations inserted.
     fn undo(&mut self, ops: &[Op]);
 }

@@ -173,6 +173,10 @@ impl<S: Session> Worker for Running<S> {
         tally
     }
 
+    fn settle(&mut self) {
+        self.session.settle();
+    }
+
     fn undo(&mut self, ops: &[Op]) {
         for op in ops.iter().filter(|op| op.kind() == Kind::Insert) {
             self.session.remove(op.key());
