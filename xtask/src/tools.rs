@@ -1,6 +1,6 @@
 //! Finds and installs the programs that the steps need besides cargo.
 //!
-//! The tests need `redis-tools`, memcached and valgrind; the proofs also Python, Go, Node,
+//! The tests need `redis-tools`, memcached, valgrind and libfabric; the proofs also Python, Go, Node,
 //! `libmemcached-tools`, Prometheus's `promtool` and etcd. All come from Debian or Ubuntu. Only missing
 //! ones are installed, only as root or where sudo needs no password, and never a service: Debian's
 //! `redis-tools` contains the server's program under another name, so the tests' `redis-server` is
@@ -25,12 +25,18 @@ struct Tool {
     package: &'static str,
 }
 
-/// Redis's tools, and the instruction counter.
+/// Redis's tools, the instruction counter, and libfabric with its headers.
 const FOR_TESTS: &[Tool] = &[
     Tool { name: "redis-cli", probe: &["--version"], package: "redis-tools" },
     Tool { name: "redis-benchmark", probe: &["--version"], package: "redis-tools" },
     Tool { name: "valgrind", probe: &["--version"], package: "valgrind" },
+    Tool { name: "fi_info", probe: &["--version"], package: "libfabric-bin" },
+    Tool { name: "cc", probe: FABRIC_HEADERS, package: "libfabric-dev" },
 ];
+
+/// Succeeds if the C compiler finds the headers of libfabric.
+const FABRIC_HEADERS: &[&str] =
+    &["-fsyntax-only", "-include", "rdma/fabric.h", "-x", "c", "/dev/null"];
 
 /// The runtimes of client libraries in other languages, and memcached's checker for servers.
 const FOR_PROOFS: &[Tool] = &[
