@@ -501,7 +501,9 @@ impl Endpoint for Fabric {
     }
 
     fn wait(&mut self, spin: Duration, limit: Duration) {
-        let (begun, mut nap) = (Instant::now(), NAP_MIN);
+        let begun = Instant::now();
+        let is_quiet = |active_at: Instant| active_at.elapsed() >= QUIET;
+        let mut nap = if is_quiet(self.active_at) { SLEEP_MAX } else { NAP_MIN };
         loop {
             self.progress();
             let elapsed = begun.elapsed();
@@ -521,8 +523,7 @@ impl Endpoint for Fabric {
             if self.has_refused {
                 return;
             }
-            let is_quiet = self.active_at.elapsed() >= QUIET;
-            nap = (nap * 2).min(if is_quiet { SLEEP_MAX } else { NAP_MAX });
+            nap = (nap * 2).min(if is_quiet(self.active_at) { SLEEP_MAX } else { NAP_MAX });
         }
     }
 

@@ -60,7 +60,7 @@ impl Provider {
     pub fn check(self, address: &str) -> Result<(), String> {
         match self == Provider::Shm && !address.starts_with(UNIX) {
             true => {
-                Err(format!("shm must be such as shm,{UNIX}PATH: its clients are on this machine"))
+                Err(format!("must be such as shm,{UNIX}PATH: clients of shm are on this machine"))
             }
             false => Ok(()),
         }

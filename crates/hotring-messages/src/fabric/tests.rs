@@ -145,3 +145,30 @@ fn a_waker_ends_a_wait_of_each_kind() {
         server.poll(&mut Vec::new());
     }
 }
+
+/// A client that names another machine's address must not make the server connect to that.
+#[test]
+fn a_client_that_names_another_machine_is_sent_away() {
+    let listener = Listener::bind("127.0.0.1:0").expect("it is free");
+    let Ok(mut server) = Fabric::on(Provider::Tcp, listener, 4, 4, 64) else {
+        return eprintln!("skipped: no provider tcp");
+    };
+    let address = server.address();
+    let (_, address) = Provider::split(std::str::from_utf8(&address).expect("a text"));
+    let family = (libc::AF_INET as u16).to_ne_bytes();
+    for (ip, is_taken) in [([10, 0, 0, 7], false), ([127, 0, 0, 1], true)] {
+        let mut client = std::net::TcpStream::connect(address).expect("it listens");
+        let name = [&family[..], &[9, 9], &ip, &[0; 8]].concat();
+        let mut frame = [0; 64];
+        let len = Control::Greeting { token: 1, name: &name }.write(&mut frame).expect("it fits");
+        let frame = [&(len as u32).to_le_bytes()[..], &frame[..len]].concat();
+        std::io::Write::write_all(&mut client, &frame).expect("there is room");
+        let (mut completions, begun) = (Vec::new(), Instant::now());
+        while server.links.is_empty() && begun.elapsed() < Duration::from_millis(300) {
+            server.wait(Duration::ZERO, Duration::from_millis(20));
+            server.poll(&mut completions);
+        }
+        let is_left = completions.iter().any(|one| matches!(one, Completion::Left(_)));
+        assert_eq!((server.links.len() == 1, !is_left), (is_taken, is_taken), "{completions:?}");
+    }
+}

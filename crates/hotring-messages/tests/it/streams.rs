@@ -53,7 +53,7 @@ pub fn serve(endpoint: AnyEndpoint, stop: &AtomicBool) {
     let mut waits: Vec<(Wait, Vec<u8>)> = Vec::new();
     let begun = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        server.endpoint().wait(Duration::ZERO, Duration::from_millis(10));
+        server.endpoint().wait(Duration::ZERO, Duration::from_millis(50));
         server.step(begun.elapsed(), &mut Door, &mut jobs);
         for job in jobs.drain(..) {
             let first = server.operations(&job).iter().next().expect("there is one");
