@@ -1,10 +1,10 @@
 //! Finds and installs the programs that the steps need besides cargo.
 //!
-//! The tests need `redis-tools`, memcached and valgrind; the proofs also Python, Go, Node,
-//! `libmemcached-tools`, Prometheus's `promtool` and etcd. All come from Debian or Ubuntu. Only missing
-//! ones are installed, only as root or where sudo needs no password, and never a service: Debian's
-//! `redis-tools` contains the server's program under another name, so the tests' `redis-server` is
-//! a link to it, and no Redis of the machine is started.
+//! The tests need `redis-tools`, memcached and valgrind, and use libfabric if it is there; the proofs
+//! also need Python, Go, Node, `libmemcached-tools`, Prometheus's `promtool` and etcd. All come from
+//! Debian or Ubuntu. Only missing ones are installed, only as root or where sudo needs no password, and
+//! never a service: Debian's `redis-tools` contains the server's program under another name, so the
+//! tests' `redis-server` is a link to it, and no Redis of the machine is started.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,6 +31,16 @@ const FOR_TESTS: &[Tool] = &[
     Tool { name: "redis-benchmark", probe: &["--version"], package: "redis-tools" },
     Tool { name: "valgrind", probe: &["--version"], package: "valgrind" },
 ];
+
+/// libfabric, and its headers. Without them messages are not tried over it.
+const FOR_FABRIC: &[Tool] = &[
+    Tool { name: "fi_info", probe: &["--version"], package: "libfabric-bin" },
+    Tool { name: "cc", probe: FABRIC_HEADERS, package: "libfabric-dev" },
+];
+
+/// Succeeds if the C compiler finds the headers of libfabric.
+const FABRIC_HEADERS: &[&str] =
+    &["-fsyntax-only", "-include", "rdma/fabric.h", "-x", "c", "/dev/null"];
 
 /// The runtimes of client libraries in other languages, and memcached's checker for servers.
 const FOR_PROOFS: &[Tool] = &[
@@ -65,6 +75,7 @@ const FOR_PACKAGES: &[Tool] = &[
 /// Installs the missing programs of the tests.
 pub fn prepare_tests() -> Result<Done> {
     install_packages(FOR_TESTS);
+    install_packages(FOR_FABRIC);
     link_redis_server()?;
     if let Err(error) = unpack("memcached", "memcached") {
         println!("  no memcached, so replies are not compared with its: {error:#}");
@@ -95,7 +106,8 @@ pub fn prepare_packaging() -> Result<Done> {
 
 /// How to get a missing program that a step needs; `None` if all are there.
 pub fn missing(names: &[&str]) -> Option<String> {
-    let mut all = FOR_TESTS.iter().chain(FOR_PROOFS).chain(FOR_PACKAGES).chain(FOR_APPLICATIONS);
+    let all = FOR_TESTS.iter().chain(FOR_FABRIC).chain(FOR_PROOFS).chain(FOR_PACKAGES);
+    let mut all = all.chain(FOR_APPLICATIONS);
     let tool = all.find(|t| names.contains(&t.name) && !works(t))?;
     Some(format!("{} is missing; install it with: apt-get install {}", tool.name, tool.package))
 }

@@ -1,7 +1,8 @@
 /*
  * A client of hotring's messages.
  *
- * A server that was started with `--fabric sockets,127.0.0.1:6400` listens for it. Each call is a request of 1 to 64
+ * A server that was started with `--fabric sockets,127.0.0.1:6400` listens for it, or over shared memory one with
+ * `--fabric shm,unix:/run/messages`, where libfabric is installed. Each call is a request of 1 to 64
  * operations, which run in order, and ends within the client's limit. A write is done once, or its fate is told to be
  * unknown; it is never sent again after that.
  *
@@ -58,7 +59,8 @@ typedef struct hotring_options {
 } hotring_options;
 
 /*
- * Connects to `HOST:PORT` or `unix:PATH`. `user` and `password` may be NULL: the default user, without a password.
+ * Connects to `HOST:PORT` or `unix:PATH`, or with a provider of libfabric as in `shm,unix:PATH`: write what the server's
+ * `--fabric` has, without `sockets,`. `user` and `password` may be NULL: the default user, without a password.
  * `options` may be NULL: the defaults. The client connects again by itself when its connection breaks.
  */
 int hotring_connect(const char *address, const char *user, const char *password, const hotring_options *options,

@@ -1,5 +1,5 @@
 //! Writes a key and reads it again: `cargo run -p hotring-messages --example messages -- 127.0.0.1:6400`, with a server
-//! that was started with `--fabric sockets,127.0.0.1:6400`.
+//! that was started with `--fabric sockets,127.0.0.1:6400`; with `-- shm,unix:PATH` over shared memory.
 
 use std::time::Duration;
 

@@ -12,15 +12,25 @@ const RECEIVES: u32 = 2;
 
 /// A client of one thread.
 #[derive(Debug)]
-pub struct Blocking(Link);
+pub struct Blocking {
+    link: Link,
+    spin: Duration,
+}
 
 impl Blocking {
-    /// Connects to `HOST:PORT` or `unix:PATH`. The login is checked with the first call.
+    /// Connects to `HOST:PORT` or `unix:PATH`, or over a provider of libfabric to one of these, as in `shm,unix:PATH`.
+    /// The login is checked with the first call.
     ///
     /// # Errors
     /// No server listens there, or the login is too long for a message.
     pub fn connect(address: &str, login: Login, options: Options) -> io::Result<Blocking> {
-        Link::connect(address, login, options, RECEIVES).map(Blocking)
+        let link = Link::connect(address, login, options, RECEIVES)?;
+        Ok(Blocking { link, spin: Duration::ZERO })
+    }
+
+    /// How long a call looks for its answer before it sleeps. Without a call it sleeps at once.
+    pub fn set_spin(&mut self, spin: Duration) {
+        self.spin = spin;
     }
 
     /// Runs operations as one request, and waits for the outcome, at most for `limit`.
@@ -32,7 +42,7 @@ impl Blocking {
         operations: &[Operation<'_>],
         limit: Duration,
     ) -> Result<Outcome, Unstarted> {
-        let Blocking(link) = self;
+        let Blocking { link, spin } = self;
         let deadline = link.now().saturating_add(limit);
         let call = link.client.start(operations, deadline)?;
         loop {
@@ -42,7 +52,7 @@ impl Blocking {
                     return Ok(outcome);
                 }
             }
-            link.wait(Duration::ZERO, limit);
+            link.wait(*spin, limit);
         }
     }
 }

@@ -4,12 +4,15 @@
 //! slot belongs to the endpoint from `post` or `send` until a completion gives it back, and nothing moves unless
 //! `poll` is called. A [`Slot`] cannot be copied, so that no slot is touched while the endpoint has it.
 
+use std::fmt::Debug;
 use std::io;
 use std::task::Waker;
 use std::time::Duration;
 
+pub use crate::slab::{Slab, Slot};
+
 /// One end that receives and sends messages. One thread uses it.
-pub trait Endpoint {
+pub trait Endpoint: Debug {
     /// The address under which others reach this end.
     fn address(&self) -> Vec<u8>;
 
@@ -37,6 +40,9 @@ pub trait Endpoint {
 
     /// Whether a peer has taken nothing of what waits for it for this long.
     fn takes_nothing(&self, peer: Peer, time: Duration) -> bool;
+
+    /// Has a peer left that takes nothing of what waits for it for this long.
+    fn set_unread_max(&mut self, unread_max: Duration);
 
     /// Ends the connection to a peer, if there is one. No completion tells it.
     fn leave(&mut self, peer: Peer);
@@ -84,54 +90,63 @@ pub enum Completion {
     Left(Peer),
 }
 
-/// A part of the slab. Whoever has it may touch its bytes.
-#[derive(Debug)]
-pub struct Slot(u32);
+/// An endpoint that was chosen at run time.
+pub type AnyEndpoint = Box<dyn Endpoint + Send>;
 
-/// The memory of all messages of an endpoint, in slots of one length. It never moves nor grows.
-#[derive(Debug)]
-pub struct Slab {
-    bytes: Box<[u8]>,
-    slot_len: usize,
-    free: Vec<Slot>,
-}
-
-impl Slab {
-    /// `count` slots of `slot_len` bytes.
-    pub fn new(count: u32, slot_len: usize) -> Slab {
-        let bytes = vec![0; count as usize * slot_len].into_boxed_slice();
-        Slab { bytes, slot_len, free: (0..count).map(Slot).collect() }
+impl Endpoint for AnyEndpoint {
+    fn address(&self) -> Vec<u8> {
+        (**self).address()
     }
 
-    /// The length of each slot in bytes.
-    pub fn slot_len(&self) -> usize {
-        self.slot_len
+    fn peer(&mut self, address: &[u8], limit: Duration) -> io::Result<Peer> {
+        (**self).peer(address, limit)
     }
 
-    /// How many slots are free.
-    pub fn free_len(&self) -> usize {
-        self.free.len()
+    fn origin(&self, peer: Peer) -> String {
+        (**self).origin(peer)
     }
 
-    /// A free slot.
-    pub fn take(&mut self) -> Option<Slot> {
-        self.free.pop()
+    fn limits(&self) -> Limits {
+        (**self).limits()
     }
 
-    /// Makes a slot free.
-    pub fn give(&mut self, slot: Slot) {
-        self.free.push(slot);
+    fn slab(&mut self) -> &mut Slab {
+        (**self).slab()
     }
 
-    /// The bytes of a slot.
-    pub fn bytes(&self, slot: &Slot) -> &[u8] {
-        let start = slot.0 as usize * self.slot_len;
-        &self.bytes[start..start + self.slot_len]
+    fn post(&mut self, slot: Slot) {
+        (**self).post(slot);
     }
 
-    /// The bytes of a slot, to be written.
-    pub fn bytes_mut(&mut self, slot: &Slot) -> &mut [u8] {
-        let start = slot.0 as usize * self.slot_len;
-        &mut self.bytes[start..start + self.slot_len]
+    fn send(&mut self, peer: Peer, slot: Slot, len: usize) -> Result<(), Slot> {
+        (**self).send(peer, slot, len)
+    }
+
+    fn has_sent_all(&self) -> bool {
+        (**self).has_sent_all()
+    }
+
+    fn takes_nothing(&self, peer: Peer, time: Duration) -> bool {
+        (**self).takes_nothing(peer, time)
+    }
+
+    fn set_unread_max(&mut self, unread_max: Duration) {
+        (**self).set_unread_max(unread_max);
+    }
+
+    fn leave(&mut self, peer: Peer) {
+        (**self).leave(peer);
+    }
+
+    fn poll(&mut self, out: &mut Vec<Completion>) {
+        (**self).poll(out);
+    }
+
+    fn wait(&mut self, spin: Duration, limit: Duration) {
+        (**self).wait(spin, limit);
+    }
+
+    fn waker(&self) -> Waker {
+        (**self).waker()
     }
 }

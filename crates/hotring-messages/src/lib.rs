@@ -4,8 +4,7 @@
 //! Three layers. [`message`] has the bytes. [`Caller`] and [`ReplyCache`] are the two ends without I/O: they see to it
 //! that a write is applied once, or that its fate is told to be unknown, whatever is lost, doubled or late.
 //! [`Client`] and [`Server`] drive them over an [`Endpoint`], which moves messages between buffers; [`Sockets`] is the
-//! one that every machine has.
-#![forbid(unsafe_code)]
+//! one that every machine has, [`Fabric`] the one over libfabric.
 
 #[macro_use]
 mod faults;
@@ -14,17 +13,20 @@ mod blocking;
 mod caller;
 mod client;
 mod endpoint;
+mod fabric;
 mod link;
 pub mod message;
 mod reply_cache;
 mod server;
 mod shared;
+mod slab;
 mod sockets;
 
 pub use blocking::Blocking;
 pub use caller::{Caller, Given, Login, Options, Outcome, Reason, Ticket, Unstarted};
 pub use client::Client;
-pub use endpoint::{Completion, Endpoint, Limits, Peer, Slab, Slot};
+pub use endpoint::{AnyEndpoint, Completion, Endpoint, Limits, Peer, Slab, Slot};
+pub use fabric::{Fabric, Provider};
 pub use reply_cache::{Admission, Bounds, ReplyCache};
 pub use server::{Host, Job, Patience, Server, Wait};
 pub use shared::{Pace, Shared};

@@ -1,4 +1,4 @@
-//! A client over sockets that connects again when its connection breaks: what `Blocking` and `Shared` drive.
+//! A client that connects again when its connection breaks: what `Blocking` and `Shared` drive.
 
 use std::io;
 use std::task::Waker;
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::caller::{Caller, Login, Options};
 use crate::client::Client;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{AnyEndpoint, Endpoint};
+use crate::fabric::{Fabric, Provider};
 use crate::sockets::Sockets;
 
 /// Slots for sending, beside one for each reply.
@@ -25,10 +26,27 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Most bytes of all slots.
 const SLAB_LEN_MAX: usize = 1 << 30;
 
+/// An end for the server of an address: `HOST:PORT` or `unix:PATH`, with a provider of libfabric and a comma before it
+/// if the messages go over that.
+pub fn endpoint(address: &str, slots: u32, message_len_max: usize) -> io::Result<AnyEndpoint> {
+    match Provider::split(address) {
+        (Some(provider), address) => {
+            let mut fabric = Fabric::new(provider, address, slots, message_len_max)?;
+            fabric.set_keepalive(Some(SILENCE_MAX));
+            Ok(Box::new(fabric))
+        }
+        (None, _) => {
+            let mut sockets = Sockets::new(slots, message_len_max)?;
+            sockets.set_keepalive(Some(SILENCE_MAX));
+            Ok(Box::new(sockets))
+        }
+    }
+}
+
 /// A client, its address, and its clock.
 #[derive(Debug)]
 pub struct Link {
-    pub client: Client<Sockets>,
+    pub client: Client<AnyEndpoint>,
     address: Vec<u8>,
     begun: Instant,
     pause: Duration,
@@ -54,8 +72,7 @@ impl Link {
             let why = "the login does not fit into a message";
             io::Error::new(io::ErrorKind::InvalidInput, why)
         })?;
-        let mut endpoint = Sockets::new(slots, options.message_len_max)?;
-        endpoint.set_keepalive(Some(SILENCE_MAX));
+        let mut endpoint = endpoint(address, slots, options.message_len_max)?;
         let server = endpoint.peer(address.as_bytes(), CONNECT_LIMIT)?;
         let client = Client::new(endpoint, server, caller, receives as usize);
         let (address, begun) = (address.into(), Instant::now());

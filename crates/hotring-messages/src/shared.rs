@@ -49,7 +49,8 @@ struct Start {
 type Done = Box<dyn FnOnce(Outcome) + Send>;
 
 impl Shared {
-    /// Connects to `HOST:PORT` or `unix:PATH`. The login is checked with the first call.
+    /// Connects to `HOST:PORT` or `unix:PATH`, or over a provider of libfabric to one of these, as in `shm,unix:PATH`.
+    /// The login is checked with the first call.
     ///
     /// # Errors
     /// No server listens there, the login is too long for a message, or the thread cannot be started.

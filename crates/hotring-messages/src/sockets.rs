@@ -126,11 +126,7 @@ impl Sockets {
         slots: u32,
         slot_len: usize,
     ) -> io::Result<Sockets> {
-        let listener = match address.strip_prefix(UNIX) {
-            Some(path) => Listener::Unix(UnixListener::bind(path)?),
-            None => Listener::Tcp(TcpListener::bind(address)?),
-        };
-        Sockets::on(listener, connections_max, slots, slot_len)
+        Sockets::on(Listener::bind(address)?, connections_max, slots, slot_len)
     }
 
     /// As [`listen`](Self::listen), with a listener that exists.
@@ -155,11 +151,6 @@ impl Sockets {
     /// again. A peer that does not answer has left.
     pub fn set_keepalive(&mut self, silence: Option<Duration>) {
         self.keepalive = silence;
-    }
-
-    /// Has a peer left that takes nothing of what waits for it for this long.
-    pub fn set_unread_max(&mut self, unread_max: Duration) {
-        self.unread_max = unread_max;
     }
 
     fn add(&mut self, stream: Stream, origin: String) -> io::Result<Peer> {
@@ -243,8 +234,8 @@ impl Sockets {
         is_ready || !self.completed.is_empty()
     }
 
-    /// Waits until a socket is ready, and says which ones are.
-    fn look(&self, limit: Duration) -> Ready {
+    /// Waits until a socket or another file is ready, and says which sockets are.
+    fn look(&self, limit: Duration, other: Option<BorrowedFd<'_>>) -> Ready {
         let pause = self.accept_again.map(|at| at.saturating_duration_since(Instant::now()));
         let pause = pause.filter(|pause| !pause.is_zero());
         let limit = pause.map_or(limit, |pause| limit.min(pause));
@@ -262,7 +253,10 @@ impl Sockets {
             (!flags.is_empty()).then(|| (peer, PollFd::from_borrowed_fd(fd, flags)))
         });
         let (peers, moves): (Vec<Peer>, Vec<PollFd<'_>>) = moves.unzip();
-        let mut fds: Vec<PollFd<'_>> = [alarm].into_iter().chain(accepts).chain(moves).collect();
+        let n_fixed = 1 + usize::from(accepts.is_some());
+        let other = other.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
+        let all = [alarm].into_iter().chain(accepts).chain(moves).chain(other);
+        let mut fds: Vec<PollFd<'_>> = all.collect();
         // Milliseconds would round a short wait to none.
         let limit = Timespec {
             tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
@@ -271,7 +265,7 @@ impl Sockets {
         // A signal or a failure ends the wait early, which a waiter must expect anyway.
         let n_ready = poll(&mut fds, Some(&limit)).unwrap_or(0);
         let is_ready = |fd: &PollFd<'_>| fd.revents().intersects(!PollFlags::OUT);
-        let (fixed, moves) = fds.split_at(fds.len() - peers.len());
+        let (fixed, moves) = fds.split_at(n_fixed);
         let readable = peers.into_iter().zip(moves).filter(|(_, fd)| is_ready(fd));
         Ready {
             is_any: n_ready > 0,
@@ -354,13 +348,17 @@ impl Endpoint for Sockets {
         since.is_some_and(|since| since.elapsed() >= time)
     }
 
+    fn set_unread_max(&mut self, unread_max: Duration) {
+        self.unread_max = unread_max;
+    }
+
     fn leave(&mut self, peer: Peer) {
         self.connections.remove(&peer);
     }
 
     fn poll(&mut self, out: &mut Vec<Completion>) {
         // One look at all sockets, as a read of each would cost a system call each.
-        let ready = self.look(Duration::ZERO);
+        let ready = self.look(Duration::ZERO, None);
         if ready.alarm {
             // Before the caller looks at what the wake-up tells of. Fails only if it was read before.
             let _ = rustix::io::read(&self.alarm.0, &mut [0; 8]);
@@ -385,10 +383,10 @@ impl Endpoint for Sockets {
         while !self.has_something() {
             let elapsed = begun.elapsed();
             if elapsed >= spin {
-                self.look(limit.saturating_sub(elapsed));
+                self.look(limit.saturating_sub(elapsed), None);
                 return;
             }
-            if self.look(Duration::ZERO).is_any {
+            if self.look(Duration::ZERO, None).is_any {
                 return;
             }
         }
@@ -400,6 +398,13 @@ impl Endpoint for Sockets {
 }
 
 impl Sockets {
+    /// Sleeps until `poll` may have something, or a file that others read is ready.
+    pub(crate) fn wait_for(&self, file: BorrowedFd<'_>, limit: Duration) {
+        if !self.has_something() {
+            self.look(limit, Some(file));
+        }
+    }
+
     /// Sends and receives what it can with one peer, which gets at most half of the posted slots.
     fn serve(&mut self, peer: Peer, is_readable: bool) {
         let Some(connection) = self.connections.get_mut(&peer) else { return };
@@ -564,6 +569,17 @@ impl Stream {
 }
 
 impl Listener {
+    /// Listens on `HOST:PORT` or `unix:PATH`.
+    ///
+    /// # Errors
+    /// The address is not free, or not of this machine.
+    pub fn bind(address: &str) -> io::Result<Listener> {
+        match address.strip_prefix(UNIX) {
+            Some(path) => UnixListener::bind(path).map(Listener::Unix),
+            None => TcpListener::bind(address).map(Listener::Tcp),
+        }
+    }
+
     fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Listener::Tcp(listener) => listener.as_fd(),

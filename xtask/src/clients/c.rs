@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use crate::process;
 use crate::server::Server;
 use crate::suite::Done;
+use crate::tools;
 use crate::workspace::{cargo, root, target};
 
 /// The libraries, and what finds faults of memory at the border: the sanitizer's own library must come first, which a
@@ -33,13 +34,20 @@ pub fn check(hotring: &Path) -> Result<Done> {
         compile.arg(built.join(library)).arg(format!("-Wl,-rpath,{}", built.display()));
         process::run(compile.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&program))?;
         let socket = std::env::temp_dir().join(format!("hotring-c-{}", std::process::id()));
-        let address = format!("unix:{}", socket.display());
-        let server = Server::start_with(hotring, &["--fabric", &format!("sockets,{address}")])?;
-        process::run_lines(process::command(program).arg(&address), |line| {
-            checks += usize::from(line.starts_with("ok: "));
-        })?;
-        let status = server.interrupt()?;
-        ensure!(status.success(), "Ctrl-C ends the server with {status}, not 0");
+        let socket = format!("unix:{}", socket.display());
+        let plain = (format!("sockets,{socket}"), socket.clone());
+        let shared = format!("shm,{socket}");
+        // The provider keeps memory that the sanitizer would report.
+        let has_fabric = flags.is_empty() && tools::missing(&["fi_info"]).is_none();
+        let shared = has_fabric.then(|| (shared.clone(), shared));
+        for (fabric, address) in [plain].into_iter().chain(shared) {
+            let server = Server::start_with(hotring, &["--fabric", &fabric])?;
+            process::run_lines(process::command(&program).arg(&address), |line| {
+                checks += usize::from(line.starts_with("ok: "));
+            })?;
+            let status = server.interrupt()?;
+            ensure!(status.success(), "Ctrl-C ends the server with {status}, not 0");
+        }
     }
     ensure!(checks > LIBRARIES.len(), "the program checked nothing");
     Ok(Done::Passed(checks))

@@ -15,6 +15,7 @@ const UNSAFE_CRATES: &[&str] = &[
     "crates/hotring-engines/",
     "crates/hotring-cpp-peers/",
     "crates/hotring-c/",
+    "crates/hotring-messages/",
 ];
 
 /// Crates that must get time, randomness, threads and network from their callers.

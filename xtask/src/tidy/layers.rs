@@ -68,9 +68,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "hotring-messages",
         &[
+            &["slab"],
             &["faults", "endpoint", "message"],
             &["caller", "reply_cache", "sockets"],
-            &["client", "server"],
+            &["client", "fabric", "server"],
             &["link"],
             &["blocking", "shared"],
         ],

@@ -25,6 +25,7 @@ impl Weather {
 }
 
 /// What is under way.
+#[derive(Debug)]
 pub struct Network {
     pub weather: Weather,
     pub now: u64,
@@ -32,6 +33,7 @@ pub struct Network {
     letters: Vec<Letter>,
 }
 
+#[derive(Debug)]
 struct Letter {
     at: u64,
     from: u64,
@@ -73,6 +75,7 @@ impl Network {
 }
 
 /// One end.
+#[derive(Debug)]
 pub struct Lossy {
     network: Rc<RefCell<Network>>,
     own: u64,
@@ -134,6 +137,8 @@ impl Endpoint for Lossy {
     fn takes_nothing(&self, _: Peer, _: Duration) -> bool {
         false
     }
+
+    fn set_unread_max(&mut self, _: Duration) {}
 
     fn leave(&mut self, _: Peer) {}
 

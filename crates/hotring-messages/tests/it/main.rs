@@ -14,6 +14,9 @@ mod client;
 #[path = "../../src/endpoint.rs"]
 #[allow(dead_code)]
 mod endpoint;
+#[path = "../../src/fabric/mod.rs"]
+#[allow(dead_code)]
+mod fabric;
 #[path = "../../src/link.rs"]
 #[allow(dead_code)]
 mod link;
@@ -29,10 +32,16 @@ mod server;
 #[path = "../../src/shared.rs"]
 #[allow(dead_code)]
 mod shared;
+#[path = "../../src/slab.rs"]
+#[allow(dead_code)]
+mod slab;
 #[path = "../../src/sockets.rs"]
 #[allow(dead_code)]
 mod sockets;
 
+mod fabric_abi;
+mod fabrics;
+mod killed;
 mod lossy;
 mod patience;
 mod schedules;

@@ -1,4 +1,4 @@
-//! Clients and a server over real sockets.
+//! Clients and a server over real sockets, and what is the same over other endpoints.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,11 +10,13 @@ use hotring_cluster::{Epoch, Incarnation};
 
 use crate::caller::{Caller, Given, Login, Options, Outcome, Reason};
 use crate::client::Client;
-use crate::endpoint::{Completion, Endpoint, Peer};
+use crate::endpoint::{AnyEndpoint, Completion, Endpoint, Peer};
+use crate::fabric::{Fabric, Provider};
+use crate::link;
 use crate::message::{Answer, Hello, Operation, Status, Term};
 use crate::reply_cache::{Bounds, ReplyCache};
 use crate::server::{Host, Server, Wait};
-use crate::sockets::Sockets;
+use crate::sockets::{Listener, Sockets};
 
 /// The longest message of most clients, and of the server.
 pub const SLOT_LEN: usize = 1 << 10;
@@ -39,19 +41,19 @@ impl Host for Door {
 fn cache() -> ReplyCache {
     let term = Term { incarnation: Incarnation(1), epoch: Epoch(1) };
     let idle = Duration::from_secs(60);
-    let bounds = Bounds { sessions_max: 8, idle, window: 16, reply_bytes_max: 1 << 16 };
+    let bounds = Bounds { sessions_max: 64, idle, window: 16, reply_bytes_max: 1 << 16 };
     ReplyCache::new(term, bounds, 1)
 }
 
 /// Serves counters until `stop`, by increments, reads and waits, which any use of the key ends. Two keys have
 /// values that are longer than a message of clients, and of the server.
-fn serve(endpoint: Sockets, stop: &AtomicBool) {
+pub fn serve(endpoint: AnyEndpoint, stop: &AtomicBool) {
     let mut server = Server::new(endpoint, cache());
     let (mut counters, mut jobs) = (BTreeMap::<Vec<u8>, (u64, i64)>::new(), Vec::new());
     let mut waits: Vec<(Wait, Vec<u8>)> = Vec::new();
     let begun = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        server.endpoint().wait(Duration::ZERO, Duration::from_millis(10));
+        server.endpoint().wait(Duration::ZERO, Duration::from_millis(50));
         server.step(begun.elapsed(), &mut Door, &mut jobs);
         for job in jobs.drain(..) {
             let first = server.operations(&job).iter().next().expect("there is one");
@@ -88,9 +90,22 @@ fn serve(endpoint: Sockets, stop: &AtomicBool) {
     }
 }
 
+/// A server's end for an address with or without a provider.
+pub fn listen(address: &str) -> AnyEndpoint {
+    let (provider, place) = Provider::split(address);
+    let listener = Listener::bind(place).expect("a free address");
+    match provider {
+        None => Box::new(Sockets::on(listener, 8, 16, SERVER_SLOT_LEN).expect("a file")),
+        Some(provider) => {
+            let fabric = Fabric::on(provider, listener, 8, 16, SERVER_SLOT_LEN);
+            Box::new(fabric.expect("it was there before"))
+        }
+    }
+}
+
 /// Runs `work` beside a server.
 pub fn beside_server(address: &str, work: impl FnOnce(&[u8])) {
-    let endpoint = Sockets::listen(address, 8, 16, SERVER_SLOT_LEN).expect("a free address");
+    let endpoint = listen(address);
     let (address, stop) = (endpoint.address(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let server = scope.spawn(|| serve(endpoint, &stop));
@@ -102,13 +117,13 @@ pub fn beside_server(address: &str, work: impl FnOnce(&[u8])) {
 }
 
 /// A client and its clock.
-struct User {
-    client: Client<Sockets>,
-    begun: Instant,
+pub struct User {
+    pub client: Client<AnyEndpoint>,
+    pub begun: Instant,
 }
 
 impl User {
-    fn new(address: &[u8], number: u64, password: &str) -> User {
+    pub fn new(address: &[u8], number: u64, password: &str) -> User {
         User::with_slots(address, number, password, SLOT_LEN)
     }
 
@@ -117,16 +132,17 @@ impl User {
         let retry = Duration::from_millis(200);
         let options = Options { retry, queue_max: 100, message_len_max: slot_len };
         let caller = Caller::new(number, login, options).expect("it is short");
-        let mut endpoint = Sockets::new(8, slot_len).expect("a file");
+        let text = std::str::from_utf8(address).expect("a text");
+        let mut endpoint = link::endpoint(text, 8, slot_len).expect("a file");
         let server = endpoint.peer(address, PATIENCE).expect("it listens");
         User { client: Client::new(endpoint, server, caller, 4), begun: Instant::now() }
     }
 
-    fn start(&mut self, operations: &[Operation<'_>]) {
+    pub fn start(&mut self, operations: &[Operation<'_>]) {
         self.client.start(operations, self.begun.elapsed() + PATIENCE).expect("there is room");
     }
 
-    fn outcome(&mut self) -> Outcome {
+    pub fn outcome(&mut self) -> Outcome {
         loop {
             self.client.step(self.begun.elapsed());
             if let Some((_, outcome)) = self.client.take() {
@@ -154,7 +170,7 @@ pub const INCREMENT: Operation<'_> = Operation::Increment { key: b"n", by: 1 };
 pub const GET: Operation<'_> = Operation::Get { key: b"n" };
 
 /// Each client's connections are replaced in the middle of its calls.
-fn count_together(address: &[u8]) {
+pub fn count_together(address: &[u8]) {
     std::thread::scope(|scope| {
         for number in 1..=2 {
             scope.spawn(move || {
@@ -190,61 +206,69 @@ fn writes_over_unix_sockets_are_run_once_while_connections_break() {
     beside_server(&format!("unix:{}", path.display()), count_together);
 }
 
+/// Waits that are more than the server has slots.
+pub fn wait_beyond_the_slots(address: &[u8]) {
+    let wait = Operation::WaitForChange { key: b"n", limit_ms: 60_000 };
+    let mut users: Vec<User> = (1..=5).map(|number| User::new(address, number, "right")).collect();
+    for user in &mut users {
+        (0..4).for_each(|_| user.start(&[wait]));
+    }
+    let mut writer = User::new(address, 6, "right");
+    for _ in 0..20 {
+        users.iter_mut().for_each(|user| user.client.step(user.begun.elapsed()));
+        writer.start(&[Operation::Increment { key: b"other", by: 1 }]);
+        value(writer.outcome());
+    }
+    writer.start(&[INCREMENT]);
+    value(writer.outcome());
+    for user in &mut users {
+        (0..4).for_each(|_| assert_eq!(value(user.outcome()).1, "1"));
+    }
+}
+
 #[test]
 fn waits_beyond_the_slots_keep_no_other_client_from_writing() {
-    beside_server("127.0.0.1:0", |address| {
-        let wait = Operation::WaitForChange { key: b"n", limit_ms: 60_000 };
-        let mut users: Vec<User> =
-            (1..=5).map(|number| User::new(address, number, "right")).collect();
-        for user in &mut users {
-            (0..4).for_each(|_| user.start(&[wait]));
-        }
-        let mut writer = User::new(address, 6, "right");
-        for _ in 0..20 {
-            users.iter_mut().for_each(|user| user.client.step(user.begun.elapsed()));
-            writer.start(&[Operation::Increment { key: b"other", by: 1 }]);
-            value(writer.outcome());
-        }
-        writer.start(&[INCREMENT]);
-        value(writer.outcome());
-        for user in &mut users {
-            (0..4).for_each(|_| assert_eq!(value(user.outcome()).1, "1"));
-        }
-    });
+    beside_server("127.0.0.1:0", wait_beyond_the_slots);
+}
+
+/// A client without the password.
+pub fn be_denied(address: &[u8]) {
+    let mut user = User::new(address, 1, "wrong");
+    user.start(&[INCREMENT]);
+    assert_eq!(user.outcome(), Outcome::NotDone(Reason::Denied));
 }
 
 #[test]
 fn a_wrong_password_ends_the_calls() {
-    beside_server("127.0.0.1:0", |address| {
-        let mut user = User::new(address, 1, "wrong");
-        user.start(&[INCREMENT]);
-        assert_eq!(user.outcome(), Outcome::NotDone(Reason::Denied));
-    });
+    beside_server("127.0.0.1:0", be_denied);
+}
+
+/// Replies that are longer than what their client or the server may send.
+pub fn ask_for_too_much(address: &[u8]) {
+    let mut user = User::new(address, 1, "right");
+    let status = |user: &mut User, key: &[u8]| {
+        user.start(&[Operation::Get { key }, INCREMENT]);
+        let outcome = user.outcome();
+        let Outcome::Done(givens) = &outcome else { panic!("{outcome:?}") };
+        let status = givens[0].as_ref().expect("it is not damaged").status;
+        (status, value(outcome).1)
+    };
+    assert_eq!(status(&mut user, b"long"), (Status::Failed, "1".to_string()));
+    let mut other = User::with_slots(address, 2, "right", 4 << 10);
+    assert_eq!(status(&mut other, b"long"), (Status::Done, "2".to_string()));
+    assert_eq!(status(&mut other, b"longer"), (Status::Failed, "3".to_string()));
+    // 56 operations fit into a slot, but not 56 texts.
+    let mut operations = [Operation::Get { key: b"" }; 56];
+    operations[0] = INCREMENT;
+    user.start(&operations);
+    assert_eq!(user.outcome(), Outcome::Unknown);
+    user.start(&[GET]);
+    assert_eq!(value(user.outcome()).1, "4", "it was run once");
 }
 
 #[test]
 fn a_reply_that_does_not_fit_tells_the_reads_so() {
-    beside_server("127.0.0.1:0", |address| {
-        let mut user = User::new(address, 1, "right");
-        let status = |user: &mut User, key: &[u8]| {
-            user.start(&[Operation::Get { key }, INCREMENT]);
-            let outcome = user.outcome();
-            let Outcome::Done(givens) = &outcome else { panic!("{outcome:?}") };
-            let status = givens[0].as_ref().expect("it is not damaged").status;
-            (status, value(outcome).1)
-        };
-        assert_eq!(status(&mut user, b"long"), (Status::Failed, "1".to_string()));
-        let mut other = User::with_slots(address, 2, "right", 4 << 10);
-        assert_eq!(status(&mut other, b"long"), (Status::Done, "2".to_string()));
-        assert_eq!(status(&mut other, b"longer"), (Status::Failed, "3".to_string()));
-        // 56 operations fit into a slot, but not 56 texts.
-        let mut operations = [Operation::Get { key: b"" }; 56];
-        operations[0] = INCREMENT;
-        user.start(&operations);
-        assert_eq!(user.outcome(), Outcome::Unknown);
-        user.start(&[GET]);
-        assert_eq!(value(user.outcome()).1, "4", "it was run once");
-    });
+    beside_server("127.0.0.1:0", ask_for_too_much);
 }
 
 #[test]
@@ -272,7 +296,7 @@ fn a_reply_goes_where_its_client_has_come_back() {
     let user = User::new(&address, 1, "right");
     let (mut client, mut jobs) = (user.client, Vec::new());
     // Time stands still here: only a reconnection sends anything again.
-    let mut step = |client: &mut Client<Sockets>, server: &mut Server<Sockets>| {
+    let mut step = |client: &mut Client<AnyEndpoint>, server: &mut Server<Sockets>| {
         client.step(Duration::ZERO);
         server.endpoint().wait(Duration::ZERO, Duration::from_millis(5));
         server.step(Duration::ZERO, &mut Door, &mut jobs);

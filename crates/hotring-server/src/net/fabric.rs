@@ -5,6 +5,7 @@
 //! pause, a key that another client holds or that moves) gives its slot to others.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use hotring_cluster::Incarnation;
 use hotring_log::Lsn;
 use hotring_messages::message::{Answer, Hello, Operation, Status, Term};
 use hotring_messages::{
-    Bounds, Endpoint, Given, Host, Job, Listener, Patience, Peer, ReplyCache, Server as Messages,
-    Sockets, UNIX, Wait,
+    AnyEndpoint, Bounds, Endpoint, Fabric, Given, Host, Job, Listener, Patience, Peer, Provider,
+    ReplyCache, Server as Messages, Sockets, UNIX, Wait,
 };
 use hotring_store::Watch;
 
@@ -45,7 +46,7 @@ const TOO_MANY_WAITS: &str = "ERR the client waits for as many keys as fabric-wi
 const FINISH_MAX: Duration = Duration::from_secs(5);
 
 /// An endpoint, and the file of its Unix socket, if it has one.
-pub(crate) type Bound = (Sockets, Option<UnixPath>);
+pub(crate) type Bound = (AnyEndpoint, Option<UnixPath>);
 
 /// The endpoints of the settings, which get their real addresses.
 pub(crate) fn bind(config: &mut Config) -> Result<Vec<Bound>, StartError> {
@@ -56,25 +57,45 @@ pub(crate) fn bind(config: &mut Config) -> Result<Vec<Bound>, StartError> {
 }
 
 fn bind_one(address: &str, config: &Config) -> Result<Bound, StartError> {
-    let (listener, path) = match address.strip_prefix(UNIX) {
+    let (provider, place) = Provider::split(address);
+    let (listener, path) = match place.strip_prefix(UNIX) {
         Some(path) => {
             let (listener, path) = listen::bind_unix(Path::new(path), config)?;
             (Listener::Unix(listener), Some(path))
         }
         None => {
-            let mut bound = listen::bind_tcp(&[address.to_string()], config)?;
+            let mut bound = listen::bind_tcp(&[place.to_string()], config)?;
             (Listener::Tcp(bound.remove(0)), None)
         }
     };
-    let (slots, len) = (config.fabric.slots, config.fabric.message_len_max);
-    let mut endpoint = Sockets::on(listener, config.maxclients, slots, len)
+    let endpoint = open(provider, listener, config)
         .map_err(|why| StartError::new(format!("cannot serve messages on {address}: {why}")))?;
-    let silence = Duration::from_secs(config.tcp_keepalive_s);
-    endpoint.set_keepalive((!silence.is_zero()).then_some(silence));
     Ok((endpoint, path))
 }
 
-fn address(endpoint: &Sockets) -> String {
+fn open(
+    provider: Option<Provider>,
+    listener: Listener,
+    config: &Config,
+) -> io::Result<AnyEndpoint> {
+    let (slots, len) = (config.fabric.slots, config.fabric.message_len_max);
+    let silence = Duration::from_secs(config.tcp_keepalive_s);
+    let silence = (!silence.is_zero()).then_some(silence);
+    match provider {
+        None => {
+            let mut endpoint = Sockets::on(listener, config.maxclients, slots, len)?;
+            endpoint.set_keepalive(silence);
+            Ok(Box::new(endpoint))
+        }
+        Some(provider) => {
+            let mut endpoint = Fabric::on(provider, listener, config.maxclients, slots, len)?;
+            endpoint.set_keepalive(silence);
+            Ok(Box::new(endpoint))
+        }
+    }
+}
+
+fn address(endpoint: &AnyEndpoint) -> String {
     String::from_utf8_lossy(&endpoint.address()).into_owned()
 }
 
@@ -209,7 +230,7 @@ struct Thread {
     server: Arc<Server>,
     index: usize,
     incarnation: Incarnation,
-    messages: Messages<Sockets>,
+    messages: Messages<AnyEndpoint>,
     waker: Waker,
     executor: Executor,
     guests: Guests,
@@ -225,7 +246,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn new(server: Arc<Server>, endpoint: Sockets, index: usize, seed: u64) -> Thread {
+    fn new(server: Arc<Server>, endpoint: AnyEndpoint, index: usize, seed: u64) -> Thread {
         let config = server.settings.config();
         let bounds = Bounds {
             sessions_max: config.maxclients,
@@ -268,7 +289,8 @@ impl Thread {
     }
 
     fn turn(&mut self) {
-        self.messages.endpoint().wait(Duration::ZERO, self.rest);
+        let spin = self.server.settings.config().fabric.spin;
+        self.messages.endpoint().wait(spin.min(self.rest), self.rest);
         self.rest = BEAT;
         let now = self.now();
         if now - self.looked_at >= BEAT {

@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 
 use hotring_coordinator::{Coordinator, Embedded};
 use hotring_log::{Disk, Id, Storage, stored_id};
+use hotring_messages::Provider;
 use hotring_proxy::Proxy;
 use hotring_store::index::Config as IndexConfig;
 use hotring_store::{EvictionPolicy, Options, Store};
@@ -437,7 +438,8 @@ fn cannot_open(why: &io::Error) -> StartError {
 /// address.
 fn warn_of_protection(server: &Server, tls_addresses: &[SocketAddr]) {
     let fabric = server.settings.config().fabric.listen.clone();
-    let fabric: Vec<SocketAddr> = fabric.iter().filter_map(|it| it.parse().ok()).collect();
+    let fabric = fabric.iter().filter_map(|it| Provider::split(it).1.parse().ok());
+    let fabric: Vec<SocketAddr> = fabric.collect();
     let addresses = server.process.addresses.iter().chain(tls_addresses).chain(&fabric);
     for address in addresses.filter(|address| server.is_protected_from(address.ip())) {
         tracing::warn!(

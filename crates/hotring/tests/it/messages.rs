@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hotring_messages::message::{Operation, Status};
-use hotring_messages::{Blocking, Given, Login, Options, Outcome, Reason, Unstarted};
+use hotring_messages::{
+    Blocking, Fabric, Given, Login, Options, Outcome, Provider, Reason, Unstarted,
+};
 use rustix::process::Signal;
 
 use crate::{Folder, Server, hotring, say};
@@ -16,7 +18,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 const MESSAGE_LEN_MAX: usize = 64 << 10;
 
 fn start(fabric: &str, more: &[&str]) -> Server {
-    let fabric = format!("sockets,{fabric}");
+    let fabric = match Provider::split(fabric) {
+        (None, _) => format!("sockets,{fabric}"),
+        (Some(_), _) => fabric.to_string(),
+    };
     let mut command = hotring(&["serve", "--listen", "127.0.0.1:0", "--fabric", &fabric]);
     Server::start(command.args(more))
 }
@@ -43,7 +48,42 @@ fn ask(client: &mut Blocking, operation: Operation<'_>) -> Given {
 
 #[test]
 fn messages_and_redis_share_keys() {
-    let mut server = start("127.0.0.1:0", &["--history", "4"]);
+    share_keys(start("127.0.0.1:0", &["--history", "4"]));
+}
+
+/// An address of a provider in a folder. None if the machine has no such provider.
+fn place(provider: Provider, folder: &Folder) -> Option<String> {
+    let socket = format!("unix:{}", folder.0.join("messages").display());
+    match Fabric::new(provider, &socket, 1, 64) {
+        Ok(_) => Some(format!("{},{socket}", provider.name())),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn messages_over_libfabric_and_redis_share_keys() {
+    for provider in [Provider::Shm, Provider::Tcp] {
+        let folder = Folder::new(&format!("messages-{}", provider.name()));
+        let Some(address) = place(provider, &folder) else { continue };
+        share_keys(start(&address, &["--history", "4", "--fabric-spin", "20"]));
+    }
+}
+
+#[test]
+fn a_provider_that_is_not_there_is_told() {
+    for (fabric, told) in [("efa,127.0.0.1:0", "libfabric"), ("shm,127.0.0.1:0", "shm,unix:PATH")] {
+        let mut command = hotring(&["serve", "--listen", "127.0.0.1:0", "--fabric", fabric]);
+        let output = command.output().expect("the program runs");
+        assert!(!output.status.success());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+fn share_keys(mut server: Server) {
     let (mut redis, mut client) = (server.connect(), client(&server, "", ""));
     let (key, other) = (&b"k"[..], &b"other"[..]);
     assert_eq!(say(&mut redis, "SET k 41"), "+OK");

@@ -5,8 +5,11 @@ use std::time::Duration;
 /// The values of these settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FabricSettings {
-    /// `HOST:PORT` or `unix:PATH` of each endpoint, which has a thread of its own; empty means none.
+    /// `HOST:PORT` or `unix:PATH` of each endpoint, which has a thread of its own; behind a provider of libfabric and a
+    /// comma if it is not of sockets. Empty means none.
     pub listen: Vec<String>,
+    /// How long a thread looks for messages without sleeping.
+    pub spin: Duration,
     /// The maximum length of a message, in bytes.
     pub message_len_max: usize,
     /// The number of messages of an endpoint that are received, run or answered at the same time.
@@ -23,6 +26,7 @@ impl Default for FabricSettings {
     fn default() -> Self {
         FabricSettings {
             listen: Vec::new(),
+            spin: Duration::ZERO,
             message_len_max: 64 << 10,
             slots: 256,
             window: 1024,

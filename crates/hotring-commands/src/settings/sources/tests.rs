@@ -105,7 +105,11 @@ fn endpoints_of_messages_come_from_the_strongest_source_too() {
     let variables = [("HOTRING_FABRIC".into(), "sockets,h:2 sockets,h:3".into())];
     config.read_environment(variables.into_iter()).unwrap();
     assert_eq!(config.fabric.listen, ["h:2", "h:3"]);
-    assert!(file::read(&mut config, "fabric = 'tcp,h:1'", "x.toml").is_err());
+    file::read(&mut config, "fabric = ['shm,unix:/s', 'tcp,h:1']", "x.toml").unwrap();
+    assert_eq!(config.fabric.listen, ["shm,unix:/s", "tcp,h:1"]);
+    for wrong in ["udp,h:1", "shm,h:1", "h:1"] {
+        assert!(file::read(&mut config, &format!("fabric = '{wrong}'"), "x.toml").is_err());
+    }
 }
 
 /// `listen` of a file once won over the port of a variable.

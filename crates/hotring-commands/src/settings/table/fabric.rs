@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hotring_messages::Provider;
+
 use crate::settings::setting::{Change, Setting};
 use crate::settings::values::{number, size};
 
@@ -9,18 +11,33 @@ pub(super) static FABRIC: &[Setting] = &[
     Setting {
         name: "fabric",
         alias: "",
-        placeholder: "sockets,ADDR",
-        help: "Endpoint for messages: sockets, and behind a comma ADDR:PORT or unix:PATH; may be given several times; \
-               each has a thread of its own",
+        placeholder: "HOW,ADDR",
+        help: "Endpoint for messages: sockets, or with libfabric shm, tcp, verbs or efa, and behind a comma ADDR:PORT \
+               or unix:PATH; may be given several times; each has a thread of its own",
         change: Change::Start,
         get: |c| {
-            let listen = c.fabric.listen.iter().map(|address| format!("{SOCKETS}{address}"));
-            listen.collect::<Vec<_>>().join(" ")
+            let full = |address: &String| match Provider::split(address) {
+                (None, _) => format!("{SOCKETS}{address}"),
+                (Some(_), _) => address.clone(),
+            };
+            c.fabric.listen.iter().map(full).collect::<Vec<_>>().join(" ")
         },
         set: |c, v| {
-            let address = |word: &str| word.strip_prefix(SOCKETS).map(str::to_string);
-            let listen = v.split_whitespace().map(address).collect::<Option<Vec<_>>>();
-            c.fabric.listen.extend(listen.ok_or("must be such as sockets,127.0.0.1:6400")?);
+            let listen = v.split_whitespace().map(address).collect::<Result<Vec<_>, _>>();
+            c.fabric.listen.extend(listen?);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "fabric-spin",
+        alias: "",
+        placeholder: "MICROSECONDS",
+        help: "How long a thread of messages looks for the next one before it sleeps: answers come sooner, and a \
+               processor is busy meanwhile",
+        change: Change::Start,
+        get: |c| c.fabric.spin.as_micros().to_string(),
+        set: |c, v| {
+            c.fabric.spin = Duration::from_micros(number(v, 0, 1_000_000)?);
             Ok(())
         },
     },
@@ -83,7 +100,18 @@ pub(super) static FABRIC: &[Setting] = &[
     },
 ];
 
-/// The only kind of endpoint, and what parts it from the address.
+/// The endpoint that needs no library, and what parts it from the address.
 const SOCKETS: &str = "sockets,";
+
+/// An address without `sockets`, or with another provider.
+fn address(word: &str) -> Result<String, String> {
+    match (word.strip_prefix(SOCKETS), Provider::split(word)) {
+        (Some(address), _) => Ok(address.to_string()),
+        (None, (Some(provider), address)) => provider.check(address).map(|()| word.to_string()),
+        (None, (None, _)) => {
+            Err("must be such as sockets,127.0.0.1:6400 or shm,unix:PATH".to_string())
+        }
+    }
+}
 
 const MESSAGE_LEN_LIMIT: usize = 16 << 20;
