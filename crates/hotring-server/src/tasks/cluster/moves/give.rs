@@ -190,7 +190,7 @@ impl Giver {
             let is_through = !self.is_named_owner();
             let why = if is_through { "the move is through" } else { "the move was cancelled" };
             self.lose_link(why);
-        } else if self.machine.is_opening() && !has_primary(&directory, &self.wanted) {
+        } else if self.machine.awaits_target() && !has_primary(&directory, &self.wanted) {
             self.lose_link("the target's primary is dead");
         }
     }

@@ -36,7 +36,7 @@ const FRAMES: usize = 4;
 
 /// What a link of the source is told.
 pub(super) enum Order {
-    /// Send this, a mark behind all changes up to its record.
+    /// Send this: a mark behind all changes up to its record, a wish to sync behind those that are written.
     Send(ToTarget),
     /// Send the keys, and their changes.
     Copy,
@@ -245,8 +245,10 @@ impl<W: AsyncWrite + Unpin> Giving<'_, W> {
     async fn obey(&mut self, order: Order) -> Result<(), LinkError> {
         match order {
             Order::Send(message) => {
-                if let ToTarget::Mark(_, last) = message {
-                    self.send_stream(last).await?;
+                match message {
+                    ToTarget::Mark(_, last) => self.send_stream(last).await?,
+                    ToTarget::Sync(_) => self.send_stream(self.stream.log.written()).await?,
+                    _ => {}
                 }
                 let bytes = codec::to_target_bytes(message);
                 self.sender.send(Kind::Message, [&bytes[..]]).await?;
