@@ -29,7 +29,7 @@ use crate::ids::{Epoch, Lsn};
 use crate::records::Revision;
 
 pub use incoming::{Act as IncomingAct, Incoming};
-pub use outgoing::{Act as OutgoingAct, GivenUp, Outgoing, Pace};
+pub use outgoing::{Act as OutgoingAct, GivenUp, Outgoing, Pace, Phase};
 pub use records::{commit, view};
 
 /// One attempt at a move. A later one is greater: a new primary of the source has a higher epoch.

@@ -31,6 +31,48 @@ impl Default for Pace {
     }
 }
 
+/// How far an attempt is, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// It has not begun, or has ended.
+    Waiting,
+    /// The target has not agreed yet.
+    Opening,
+    /// Keys and changes are sent.
+    Copying,
+    /// The target syncs what it has.
+    Syncing,
+    /// Writes wait, and the target gets the last changes.
+    Holding,
+    /// The transaction is sent.
+    Committing,
+}
+
+impl Phase {
+    /// All of them, in their order.
+    pub const ALL: [Phase; 6] = [
+        Phase::Waiting,
+        Phase::Opening,
+        Phase::Copying,
+        Phase::Syncing,
+        Phase::Holding,
+        Phase::Committing,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Waiting => "waiting",
+            Phase::Opening => "opening",
+            Phase::Copying => "copying",
+            Phase::Syncing => "syncing",
+            Phase::Holding => "holding",
+            Phase::Committing => "committing",
+        }
+    }
+}
+
 /// Why a move ended without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GivenUp {
@@ -132,6 +174,18 @@ impl Outgoing {
     /// Whether an attempt has ended and the next one is not due. No transaction is on its way.
     pub fn is_waiting(&self) -> bool {
         matches!(self.stage, Stage::Waiting(_))
+    }
+
+    /// How far the attempt is.
+    pub fn phase(&self) -> Phase {
+        match self.stage {
+            Stage::Waiting(_) | Stage::Starting | Stage::Over => Phase::Waiting,
+            Stage::Opening => Phase::Opening,
+            Stage::Copying(_) => Phase::Copying,
+            Stage::Syncing | Stage::Synced(_) => Phase::Syncing,
+            Stage::Holding(_) | Stage::Draining(..) | Stage::Checking(_) => Phase::Holding,
+            Stage::Committing(..) | Stage::Verifying(..) => Phase::Committing,
+        }
     }
 
     /// Whether nothing goes on before the target answers, while clients do.
