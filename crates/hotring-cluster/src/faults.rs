@@ -123,6 +123,10 @@ mod variants {
         GiveUnshown,
         /// The target says that it has what its replicas lack.
         HasAlone,
+        /// A move goes on although the target may not have synced the keys.
+        HoldUnsynced,
+        /// The target says that it has synced what it has only written.
+        SyncedEarly,
         /// A guard ends before its holders have dropped the key.
         ApplyFirst,
         /// A grant is longer than the owner's right to answer.

@@ -10,6 +10,7 @@
 //! Expired keys are included: a writer whose clock is behind may be about to extend the expiry of such a key, and the
 //! record of that change has no value.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 
@@ -80,6 +81,7 @@ pub struct SnapshotWalk {
     /// Number of items of the next step.
     count: usize,
     met: u64,
+    looked_at: u64,
 }
 
 enum Stage {
@@ -132,6 +134,7 @@ impl SnapshotWalk {
             stage: Stage::Pins(None),
             count: 1,
             met: 0,
+            looked_at: 0,
         }
     }
 
@@ -147,6 +150,11 @@ impl SnapshotWalk {
     /// Number of items that the walk over all keys has taken.
     pub fn met(&self) -> u64 {
         self.met
+    }
+
+    /// Number of items that it has looked at, taken or not.
+    pub fn looked_at(&self) -> u64 {
+        self.looked_at
     }
 
     /// Reads the next part of the store. False once everything has been read. The file is written between two reads,
@@ -218,9 +226,13 @@ impl SnapshotWalk {
                 }
             },
             Stage::All(cursor) => {
-                let (mut bytes, mut items) = (0, 0);
+                let (mut bytes, mut items, looked_at) = (0, 0, Cell::new(0));
                 let range = (*cursor, self.count);
-                let next = session.values_from(range, is_wanted, &mut longs, |put| {
+                let looks_at = |key: &[u8]| {
+                    looked_at.update(|count| count + 1);
+                    is_wanted(key)
+                };
+                let next = session.values_from(range, looks_at, &mut longs, |put| {
                     if let Effect::Put { key, value, .. } = put {
                         bytes += key.len() + value.len();
                     }
@@ -230,6 +242,7 @@ impl SnapshotWalk {
                 items += longs.len();
                 bytes += longs.iter().map(Long::len).sum::<usize>();
                 self.met += items as u64;
+                self.looked_at += looked_at.get();
                 // The following items are likely to have similar lengths.
                 let fit = STEP_LEN * items / bytes.max(1);
                 let more = (2 * self.count).min(STEP_ITEMS);

@@ -72,13 +72,13 @@ impl Incoming {
         std::mem::take(&mut self.acts)
     }
 
-    /// A message of the source. `is_clean` if no key of the slots is left from before they were given away, and no
-    /// move that gives them away is under way here.
-    pub fn receive(&mut self, message: ToTarget, is_clean: bool) {
+    /// A message of the source. `is_ready` if no key of the slots is left from before they were given away, no move
+    /// that gives them away is under way here, and the log can be written.
+    pub fn receive(&mut self, message: ToTarget, is_ready: bool) {
         let present = self.import.map(|import| import.attempt);
         match message {
             ToTarget::Open(attempt) if present.is_none_or(|present| attempt > present) => {
-                if !is_clean && !wrong!(OpenUnclean) {
+                if !is_ready && !wrong!(OpenUnclean) {
                     return self.acts.push(Act::Send(ToSource::NotReady(attempt)));
                 }
                 self.next = self.next.max(Some(attempt));
@@ -110,6 +110,15 @@ impl Incoming {
     /// A watch has seen that the move has no record any more. No transaction of a present attempt can still take
     /// effect: it expects that record.
     pub fn record_gone(&mut self) {
+        self.refuse();
+    }
+
+    /// The log can never sync the import: if the power goes, its keys do.
+    pub fn log_failed(&mut self) {
+        self.refuse();
+    }
+
+    fn refuse(&mut self) {
         if let Some(attempt) = self.importing() {
             self.acts.push(Act::Send(ToSource::NotReady(attempt)));
             self.receive(ToTarget::Abort(attempt), true);
@@ -120,6 +129,13 @@ impl Incoming {
     pub fn begun(&mut self, attempt: Attempt) {
         if self.importing() == Some(attempt) {
             self.acts.push(Act::Send(ToSource::Opened(attempt, self.epoch)));
+        }
+    }
+
+    /// The log has synced what had come of this attempt when the source asked.
+    pub fn synced(&mut self, attempt: Attempt) {
+        if self.importing() == Some(attempt) {
+            self.acts.push(Act::Send(ToSource::Synced(attempt)));
         }
     }
 

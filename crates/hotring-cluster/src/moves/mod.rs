@@ -5,7 +5,9 @@
 //!    |--- Open(attempt) -------------->|  gives up an older import, marks a new one
 //!    |<-- Opened(attempt, epoch) ------|
 //!    |=== keys, then changes =========>|  which no client sees yet
-//!    |    little is left: writes wait  |
+//!    |--- Sync(attempt) -------------->|  little is left
+//!    |<-- Synced(attempt) -------------|  once its log has them on the disk
+//!    |    writes wait                  |
 //!    |--- Mark(attempt, last) -------->|
 //!    |<-- Has(attempt, last) ----------|  once its in-sync replicas have them, too
 //!    |--- read, then, while reads wait as well, commit -------->|
@@ -17,6 +19,7 @@
 //! 2. Once the transaction is sent, its outcome must be known before anything goes on.
 //! 3. The target must not give an import up before a reading shows that the slots are not its own.
 //! 4. Whoever becomes primary must read the records before it acts: an earlier primary's transaction may be through.
+//! 5. The target's disk must have the keys before the transaction is sent: the source forgets them behind it.
 
 mod incoming;
 mod outgoing;
@@ -26,7 +29,7 @@ use crate::ids::{Epoch, Lsn};
 use crate::records::Revision;
 
 pub use incoming::{Act as IncomingAct, Incoming};
-pub use outgoing::{Act as OutgoingAct, GivenUp, Outgoing, Pace};
+pub use outgoing::{Act as OutgoingAct, GivenUp, Outgoing, Pace, Phase};
 pub use records::{commit, view};
 
 /// One attempt at a move. A later one is greater: a new primary of the source has a higher epoch.
@@ -91,6 +94,8 @@ pub enum Outcome {
 pub enum ToTarget {
     /// Begin an import.
     Open(Attempt),
+    /// Sync what has come so far. Clients do not wait for that.
+    Sync(Attempt),
     /// Writes wait; this is the last change.
     Mark(Attempt, Lsn),
     /// The slots are the target's.
@@ -105,8 +110,11 @@ pub enum ToSource {
     /// The import is open, in this epoch of the target.
     Opened(Attempt, Epoch),
     /// The target cannot take the slots yet: it is still giving them away or removing the keys, or it read records
-    /// that do not show this move. Or it has given the import up, because the move's record is gone.
+    /// that do not show this move, or its log has failed. Or it has given the import up, because the move's record is
+    /// gone, or its log has failed.
     NotReady(Attempt),
+    /// The target's log has synced what had come before it was asked.
+    Synced(Attempt),
     /// The target's in-sync replicas have all changes up to this one.
     Has(Attempt, Lsn),
 }

@@ -11,6 +11,9 @@ use crate::records::Revision;
 pub struct Pace {
     /// Writes wait once less than this is left to send, in bytes.
     pub little: u64,
+    /// How long the target's word counts that it has synced what it has. Later changes may be lost with its power, as
+    /// the last writes of any server may.
+    pub synced_max: Duration,
     /// The longest wait of writes before the transaction is sent.
     pub pause_max: Duration,
     /// The time between two attempts.
@@ -21,8 +24,51 @@ impl Default for Pace {
     fn default() -> Self {
         Pace {
             little: 64 << 10,
+            synced_max: Duration::from_secs(1),
             pause_max: Duration::from_millis(100),
             retry: Duration::from_secs(1),
+        }
+    }
+}
+
+/// How far an attempt is, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// It has not begun, or has ended.
+    Waiting,
+    /// The target has not agreed yet.
+    Opening,
+    /// Keys and changes are sent.
+    Copying,
+    /// The target syncs what it has.
+    Syncing,
+    /// Writes wait, and the target gets the last changes.
+    Holding,
+    /// The transaction is sent.
+    Committing,
+}
+
+impl Phase {
+    /// All of them, in their order.
+    pub const ALL: [Phase; 6] = [
+        Phase::Waiting,
+        Phase::Opening,
+        Phase::Copying,
+        Phase::Syncing,
+        Phase::Holding,
+        Phase::Committing,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Waiting => "waiting",
+            Phase::Opening => "opening",
+            Phase::Copying => "copying",
+            Phase::Syncing => "syncing",
+            Phase::Holding => "holding",
+            Phase::Committing => "committing",
         }
     }
 }
@@ -66,8 +112,12 @@ enum Stage {
     /// The records are being read: an earlier attempt may be through.
     Starting,
     Opening,
-    /// Writes may be held from this moment on.
+    /// The target may be asked to sync from this moment on.
     Copying(Moment),
+    /// It has been asked.
+    Syncing,
+    /// It has synced all that it had then. Writes may be held until this moment.
+    Synced(Moment),
     /// Writes wait since this moment.
     Holding(Moment),
     /// This was the last change.
@@ -126,9 +176,21 @@ impl Outgoing {
         matches!(self.stage, Stage::Waiting(_))
     }
 
-    /// Whether the target has not agreed to the attempt yet.
-    pub fn is_opening(&self) -> bool {
-        self.stage == Stage::Opening
+    /// How far the attempt is.
+    pub fn phase(&self) -> Phase {
+        match self.stage {
+            Stage::Waiting(_) | Stage::Starting | Stage::Over => Phase::Waiting,
+            Stage::Opening => Phase::Opening,
+            Stage::Copying(_) => Phase::Copying,
+            Stage::Syncing | Stage::Synced(_) => Phase::Syncing,
+            Stage::Holding(_) | Stage::Draining(..) | Stage::Checking(_) => Phase::Holding,
+            Stage::Committing(..) | Stage::Verifying(..) => Phase::Committing,
+        }
+    }
+
+    /// Whether nothing goes on before the target answers, while clients do.
+    pub fn awaits_target(&self) -> bool {
+        matches!(self.stage, Stage::Opening | Stage::Syncing)
     }
 
     /// What the node must do, in this order.
@@ -151,9 +213,24 @@ impl Outgoing {
 
     /// The attempt has this many bytes still to send.
     pub fn left(&mut self, now: Moment, bytes: u64) {
-        if matches!(self.stage, Stage::Copying(from) if now >= from && bytes <= self.pace.little) {
-            self.acts.push(Act::HoldWrites);
-            self.stage = Stage::Holding(now);
+        if matches!(self.stage, Stage::Synced(until) if now >= until) {
+            self.stage = Stage::Copying(now);
+        }
+        if bytes > self.pace.little {
+            return;
+        }
+        match self.stage {
+            Stage::Copying(from) if now < from => {}
+            // A sync may take longer than writes may wait, so none waits for it.
+            Stage::Copying(_) if !wrong!(HoldUnsynced) => {
+                self.send(ToTarget::Sync(self.attempt));
+                self.stage = Stage::Syncing;
+            }
+            Stage::Copying(_) | Stage::Synced(_) => {
+                self.acts.push(Act::HoldWrites);
+                self.stage = Stage::Holding(now);
+            }
+            _ => {}
         }
     }
 
@@ -176,6 +253,9 @@ impl Outgoing {
             (ToSource::NotReady(attempt), Stage::Opening) if attempt == self.attempt => {
                 self.stage = Stage::Waiting(now + self.pace.retry);
             }
+            (ToSource::Synced(attempt), Stage::Syncing) if attempt == self.attempt => {
+                self.stage = Stage::Synced(now + self.pace.synced_max);
+            }
             // It has given the import up.
             (ToSource::NotReady(attempt), _) if attempt == self.attempt => self.link_lost(now),
             (ToSource::Has(attempt, upto), Stage::Draining(since, last))
@@ -191,7 +271,9 @@ impl Outgoing {
     /// The connection to the target ended, or a watch saw the move's record go.
     pub fn link_lost(&mut self, now: Moment) {
         match self.stage {
-            Stage::Opening | Stage::Copying(_) => self.end_attempt(now, false),
+            Stage::Opening | Stage::Copying(_) | Stage::Syncing | Stage::Synced(_) => {
+                self.end_attempt(now, false);
+            }
             Stage::Holding(_) | Stage::Draining(..) | Stage::Checking(_) => {
                 self.end_attempt(now, true);
             }

@@ -9,6 +9,7 @@ use hotring_cluster::{SLOTS, Shard, ShardId};
 use crate::state::cluster::CoordinatorStatus;
 use crate::state::forwarding::ForwardingStatus;
 use crate::state::mirrors::MirrorStatus;
+use crate::state::moves::MoveStatus;
 use crate::state::server::Server;
 
 /// A node of a cluster at one moment.
@@ -43,6 +44,8 @@ pub struct ClusterFacts {
     pub joins_given_up: u64,
     /// The bytes that it has sent to other shards since its start, to give them slots.
     pub move_bytes: u64,
+    /// The moves of slots that the records want, by their numbers.
+    pub moves: Vec<MoveStatus>,
     /// The mirrors of its keys.
     pub mirrors: MirrorStatus,
     pub coordinator: CoordinatorStatus,
@@ -68,6 +71,7 @@ impl ClusterFacts {
         let lease = server.settings.config().replication.lease();
         let is_registered = coordinator.lease_age.is_some_and(|age| age < lease);
         let (given_up, joins_given_up) = server.replication.given_up();
+        let gives = shard.filter(|_| role == "primary");
         let owned = |slot: &u16| shard.is_some() && directory.owners.of(*slot) == shard;
         Some(ClusterFacts {
             shard,
@@ -84,6 +88,7 @@ impl ClusterFacts {
             given_up: given_up.len(),
             joins_given_up: joins_given_up + cluster.replacements_given_up(),
             move_bytes: cluster.moves.sent_bytes(),
+            moves: cluster.moves.statuses(&directory, gives),
             mirrors: cluster.mirrors.status(),
             coordinator,
             messages: cluster.forwarding.status(),
@@ -96,6 +101,13 @@ impl ClusterFacts {
     pub fn nodes(&self) -> (usize, usize) {
         let nodes = &self.directory.nodes;
         (nodes.len(), nodes.keys().filter(|id| self.directory.is_alive(**id)).count())
+    }
+
+    /// The first `most` moves: those that are under way at this node first, each group by their numbers.
+    pub fn first_moves(&self, most: usize) -> Vec<&MoveStatus> {
+        let (now, later): (Vec<_>, Vec<_>) =
+            self.moves.iter().partition(|status| status.sent.is_some());
+        now.into_iter().chain(later).take(most).collect()
     }
 }
 
@@ -113,6 +125,8 @@ fn is_served(directory: &Directory, slot: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use hotring_cluster::Incarnation;
+    use hotring_cluster::directory::Wanted;
+    use hotring_cluster::moves::Phase;
     use hotring_store::Options;
 
     use super::*;
@@ -147,5 +161,39 @@ mod tests {
         assert_eq!(again.slots_unserved, 16_384 - 2 * 5461, "it serves nothing since its restart");
         let alone = Server::new(Parts::unconnected(Options::default(), Config::default()));
         assert!(ClusterFacts::collect(&alone).is_none());
+    }
+
+    #[test]
+    fn moves_are_told_by_the_node_that_gives_the_slots() {
+        let told = |n: u8, begun: &[u64]| {
+            let server =
+                Server::new(Parts::of_node(Options::default(), Config::default(), node(n)));
+            let cluster = server.cluster.as_ref().unwrap();
+            let mut directory = three_shards();
+            for (id, from, to) in [(9, 1, 2), (4, 1, 3), (7, 3, 1)] {
+                let slots = "5-7,9".parse().unwrap();
+                directory.moves.insert(id, (1, Wanted { from, to, slots }));
+            }
+            cluster.publish(directory);
+            for id in begun {
+                let progress = cluster.moves.begin_attempt(*id);
+                progress.set_phase(Phase::Copying);
+                progress.begin_walk(3);
+                progress.note_walk(5, 1);
+                progress.note_sent(700);
+            }
+            let facts = ClusterFacts::collect(&server).unwrap();
+            let line = |status: &&MoveStatus| {
+                let sent = status.sent.map(|sent| (sent.keys_looked_at, sent.keys, sent.bytes));
+                (status.id, status.phase_name(), sent)
+            };
+            facts.first_moves(3).iter().map(line).collect::<Vec<_>>()
+        };
+        let (waits, elsewhere) = (("waiting", None), ("elsewhere", None));
+        let of = |id, (phase, sent)| (id, phase, sent);
+        assert_eq!(told(1, &[]), [of(4, waits), of(7, elsewhere), of(9, waits)]);
+        let copied = ("copying", Some((3, 1, 700)));
+        assert_eq!(told(1, &[9]), [of(9, copied), of(4, waits), of(7, elsewhere)]);
+        assert_eq!(told(2, &[9]), [of(4, elsewhere), of(7, elsewhere), of(9, elsewhere)]);
     }
 }

@@ -170,6 +170,19 @@ impl Batch {
         Ok(Batch { count: count as u16, operations: bytes, is_write, wait })
     }
 
+    /// The call ends after this time, and the server must not go on waiting for the key.
+    fn shorten_wait(&mut self, left: Duration) {
+        if self.wait <= left {
+            return;
+        }
+        // A part of a millisecond counts whole: the server must not end the wait before the call does.
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+        let waits = self.operations().iter().map(|operation| operation.waiting_at_most(left_ms));
+        let (waits, mut bytes) = (waits.collect::<Vec<_>>(), Vec::new());
+        Operations::encode(&waits, &mut bytes).expect("they are as long as before");
+        (self.operations, self.wait) = (bytes, Duration::from_millis(left_ms));
+    }
+
     fn operations(&self) -> Operations<'_> {
         Operations::read(self.count, &self.operations).expect("they were written by this side")
     }
@@ -293,6 +306,7 @@ impl Caller {
         let floor = self.floor();
         let call = self.in_flight.get_mut(&id).expect("it is in flight");
         call.copies += 1;
+        call.batch.shorten_wait(call.deadline.saturating_sub(now));
         let pause = self.options.retry.saturating_mul(call.copies.min(PAUSES));
         call.again_at = now.saturating_add(call.batch.wait).saturating_add(pause);
         self.first_due = self.first_due.min(call.again_at);

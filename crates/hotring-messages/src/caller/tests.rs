@@ -111,6 +111,29 @@ fn a_wait_is_asked_for_again_only_after_its_limit() {
 }
 
 #[test]
+fn a_wait_is_no_longer_than_what_is_left_of_its_call() {
+    let mut caller = caller();
+    let waits = [
+        Operation::WaitForChange { key: b"k", limit_ms: 60_000 },
+        Operation::WaitForValue { key: b"k", value: b"v", limit_ms: 60_000 },
+        Operation::WaitForChange { key: b"k", limit_ms: 500 },
+    ];
+    waits.iter().for_each(|wait| _ = caller.start(&[*wait], at(9)).unwrap());
+    welcome(&mut caller, 9, 500);
+    let mut limits = |now| {
+        let (mut out, mut limits) = (Vec::new(), Vec::new());
+        while caller.next_message(now, &mut out) {
+            let Ok(Message::Request(_, request)) = Message::read(&out) else { panic!("{out:?}") };
+            limits.extend(request.operations.iter().filter_map(|wait| wait.wait_ms()));
+        }
+        limits
+    };
+    assert_eq!(limits(at(2)), [7_001, 7_001, 500]);
+    // The copy of the short one, which is due.
+    assert_eq!(limits(at(8) + Duration::from_micros(700_500)), [300]);
+}
+
+#[test]
 fn what_does_not_fit_is_not_sent() {
     let mut caller = caller();
     let set = |len| [Operation::Set { key: b"k", value: &[0; 500][..len], expiry_ms: 0 }];

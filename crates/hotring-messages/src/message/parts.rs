@@ -114,6 +114,20 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// The same, but a wait ends after this many milliseconds at the latest.
+    #[must_use]
+    pub fn waiting_at_most(self, longest_ms: u64) -> Self {
+        match self {
+            Self::WaitForChange { key, limit_ms } => {
+                Self::WaitForChange { key, limit_ms: limit_ms.min(longest_ms) }
+            }
+            Self::WaitForValue { key, value, limit_ms } => {
+                Self::WaitForValue { key, value, limit_ms: limit_ms.min(longest_ms) }
+            }
+            other => other,
+        }
+    }
+
     /// Code, key, value, and number.
     fn fields(&self) -> (u8, &'a [u8], &'a [u8], u64) {
         match *self {

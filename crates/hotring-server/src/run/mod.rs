@@ -156,9 +156,14 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     start_with(config, Box::new(|_| {}), &Disk::open)
 }
 
-/// As [`start`], as a node of the cluster whose records this coordinator keeps, whatever the settings name.
-pub fn start_in(config: Config, coordinator: Arc<dyn Coordinator>) -> Result<Running, StartError> {
-    prepare(config, Box::new(|_| {}), &Disk::open, Some(coordinator))?.load()
+/// As [`start`], as a node of the cluster whose records this coordinator keeps, whatever the settings name; `open`
+/// opens the folder of the log.
+pub fn start_in<S: Storage + 'static>(
+    config: Config,
+    coordinator: Arc<dyn Coordinator>,
+    open: &dyn Fn(PathBuf) -> io::Result<S>,
+) -> Result<Running, StartError> {
+    prepare(config, Box::new(|_| {}), open, Some(coordinator))?.load()
 }
 
 /// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the server log, writes `notes` to it,

@@ -2,10 +2,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hotring_coordinator::Coordinator;
+use hotring_log::Disk;
+use hotring_log::storage::Memory;
 use hotring_protocol::{Reply as Received, ReplyReader};
 use hotring_server::{Config, Running, StartError, start, start_in};
 
@@ -29,7 +32,18 @@ impl TestServer {
 
     /// A node of the cluster whose records this coordinator keeps.
     pub fn in_cluster(coordinator: Arc<dyn Coordinator>, change: impl FnOnce(&mut Config)) -> Self {
-        Self::by(|config| start_in(config, coordinator), change)
+        Self::by(|config| start_in(config, coordinator, &Disk::open), change)
+    }
+
+    /// The same, with a log on this disk.
+    pub fn in_cluster_on(
+        disk: &Memory,
+        coordinator: Arc<dyn Coordinator>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        // The node's name is in the folder all the same.
+        let open = |folder: PathBuf| std::fs::create_dir_all(folder).map(|()| disk.clone());
+        Self::by(|config| start_in(config, coordinator, &open), change)
     }
 
     fn by(

@@ -121,6 +121,12 @@ impl Sample {
         (0..).map_while(replica).collect()
     }
 
+    /// The fields of each move of slots that the server lists.
+    pub(super) fn moves(&self) -> Vec<BTreeMap<String, String>> {
+        let listed = |i: usize| Some(fields(self.info.get(&format!("cluster_move_{i}"))?, ','));
+        (0..).map_while(listed).collect()
+    }
+
     /// The hottest keys in descending order, each behind its share in percent.
     pub(super) fn hot_keys(&self) -> Vec<(f64, &str)> {
         let hot_key = |i: usize| {

@@ -225,7 +225,7 @@ fn clients(after: &Sample) -> Vec<String> {
 }
 
 /// Formats a rate, as `1.2M`.
-fn count(n: f64) -> String {
+pub(super) fn count(n: f64) -> String {
     match n {
         n if n >= 1e6 => format!("{:.2}M", n / 1e6),
         n if n >= 1e4 => format!("{:.1}k", n / 1e3),
@@ -234,7 +234,7 @@ fn count(n: f64) -> String {
 }
 
 /// Formats bytes in units of 1024, as `1.5M`.
-fn bytes(n: f64) -> String {
+pub(super) fn bytes(n: f64) -> String {
     let units = ["B", "K", "M", "G", "T"];
     let steps = units.iter().take(4).scan(n, |rest, _| {
         let large = *rest >= 1024.0;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotring_messages::message::{Operation, Status};
 use hotring_messages::{
@@ -133,6 +133,33 @@ fn share_keys(mut server: Server) {
     });
     server.signal(Signal::TERM);
     assert!(server.end().0.success());
+}
+
+/// It went on until its own end, and so did those behind it: they took the places of others.
+#[test]
+fn a_wait_ends_at_the_server_with_its_call() {
+    let server = start("127.0.0.1:0", &["--fabric-window", "1"]);
+    let mut client = client(&server, "", "");
+    let wait = |limit_ms| Operation::WaitForChange { key: b"k", limit_ms };
+    let late = client.call(&[wait(600_000)], Duration::from_millis(200)).expect("it fits");
+    // On a busy machine the server's word may come before the client looks at its clock.
+    let is_over =
+        |given: &Option<Given>| matches!(given, Some(given) if given.status == Status::TimedOut);
+    match late {
+        Outcome::NotDone(Reason::Late) => {}
+        Outcome::Done(given) if given.iter().all(is_over) => {}
+        other => panic!("{other:?}"),
+    }
+    let begun = Instant::now();
+    loop {
+        let given = ask(&mut client, wait(20));
+        if given.status == Status::TimedOut {
+            break;
+        }
+        let why = String::from_utf8_lossy(&given.value);
+        assert!(given.status == Status::Failed && begun.elapsed() < LIMIT / 6, "{why}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -85,6 +85,12 @@ impl World {
         }
     }
 
+    /// The shard has forgotten its grants, and a power cut may take values that were read.
+    pub(super) fn forget_mirrors(&mut self, at: usize) {
+        self.mirrors.of[at] = Default::default();
+        self.mirrors.notes.retain(|(_, of, _)| *of != at);
+    }
+
     fn pass(&mut self, at: usize, note: Note) {
         if !self.chance(3) {
             let when = self.later();

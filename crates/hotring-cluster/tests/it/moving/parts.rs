@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::disks::{Disk, Numbers};
 use super::world::Values;
 use crate::ids::{Epoch, Lsn, Moment};
 use crate::mirrors::Owner as Mirrored;
@@ -13,6 +14,8 @@ use crate::records::Revision;
 pub(super) enum Entry {
     Begin(Attempt),
     Value(u8, Option<u64>),
+    /// The disk must have what is before.
+    Sync(Attempt),
     Mark(Attempt, Lsn),
     Drop,
     Show,
@@ -41,6 +44,8 @@ pub(super) struct Giver {
     pub(super) machine: Outgoing,
     /// The attempt and the keys that are still to be sent.
     pub(super) copy: Option<(Attempt, Vec<u8>)>,
+    /// The writes of each key when the target was asked to sync.
+    pub(super) asked: Option<Numbers>,
     pub(super) link: Option<usize>,
 }
 
@@ -57,6 +62,7 @@ pub(super) struct Shard {
     pub(super) left_behind: bool,
     pub(super) stream: Vec<Entry>,
     pub(super) in_sync: usize,
+    pub(super) disk: Disk,
     pub(super) incoming: Option<Incoming>,
     pub(super) giver: Option<u64>,
     pub(super) opened_on: BTreeMap<Attempt, usize>,
@@ -117,6 +123,7 @@ pub(super) struct Stats {
     pub(super) given_up: usize,
     pub(super) dropped: usize,
     pub(super) failovers: usize,
+    pub(super) cuts: usize,
     pub(super) writes: usize,
     pub(super) reads: usize,
     pub(super) mirrored: usize,
@@ -141,7 +148,7 @@ impl Shard {
                 }
                 Entry::Value(key, Some(value)) => _ = values.insert(key, value),
                 Entry::Value(key, None) => _ = values.remove(&key),
-                Entry::Mark(..) => {}
+                Entry::Sync(_) | Entry::Mark(..) => {}
                 Entry::Drop | Entry::Show => (marked, values) = (None, Values::new()),
             }
         }

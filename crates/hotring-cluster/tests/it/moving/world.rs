@@ -1,13 +1,15 @@
 //! The simulator of moves.
 //!
 //! Replication within a shard is taken as right, since other schedules check it: of a shard's own keys its in-sync
-//! replicas have everything, of an import they have a part.
+//! replicas have everything, of an import they have a part. The power of a shard goes for all its nodes, and its disks
+//! have the same.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::disks::Floors;
 use super::mirrors::Mirrors;
 use super::parts::{Asker, Down, Entry, Giver, Link, Records, Shard, Stats, number};
 use crate::faults::{self, Fault};
@@ -28,13 +30,14 @@ pub(super) type Values = BTreeMap<u8, u64>;
 pub(super) struct World {
     pub(super) rng: Rng,
     pub(super) now: Moment,
-    records: Records,
+    pub(super) records: Records,
     pub(super) shards: [Shard; 2],
     givers: Vec<Giver>,
     links: Vec<Link>,
     requests: Vec<(Moment, Asker, usize, Ask)>,
     outcomes: Vec<(Moment, Asker, u64, Outcome)>,
     pub(super) truth: Values,
+    pub(super) floors: Floors,
     pub(super) mirrors: Mirrors,
     next_value: u64,
     next_giver: u64,
@@ -60,6 +63,7 @@ impl World {
             requests: Vec::new(),
             outcomes: Vec::new(),
             truth: Values::new(),
+            floors: Floors::default(),
             mirrors: Mirrors::default(),
             next_value: 1,
             next_giver: 1,
@@ -106,6 +110,7 @@ impl World {
         } else if !self.shards[at].holds_writes && self.may_write(at, key) {
             self.stats.writes += 1;
             let value = self.rng.bool().then_some(self.next_value);
+            self.floors.wrote(key, self.next_value, value.is_none());
             self.next_value += 1;
             match value {
                 Some(value) => _ = self.truth.insert(key, value),
@@ -151,6 +156,10 @@ impl World {
                             lost_at: None,
                         });
                         self.givers[giver].link = Some(self.links.len() - 1);
+                        self.givers[giver].asked = None;
+                    }
+                    if matches!(message, ToTarget::Sync(_)) {
+                        self.givers[giver].asked = Some(self.floors.last);
                     }
                     self.send_down(giver, Down::Message(message));
                 }
@@ -200,7 +209,7 @@ impl World {
     }
 
     /// A target's primary does what its machine asks for.
-    fn take_over(&mut self, at: usize) {
+    pub(super) fn take_over(&mut self, at: usize) {
         let acts = self.shards[at].incoming.as_mut().expect("each shard has one").acts();
         for act in acts {
             match act {
@@ -225,7 +234,7 @@ impl World {
         }
     }
 
-    fn left_behind(&self, at: usize) -> Values {
+    pub(super) fn left_behind(&self, at: usize) -> Values {
         let shard = &self.shards[at];
         if shard.left_behind { shard.values.clone() } else { Values::new() }
     }
@@ -233,7 +242,7 @@ impl World {
     fn send_up(&mut self, at: usize, message: ToSource) {
         let attempt = match message {
             ToSource::Opened(attempt, _) | ToSource::NotReady(attempt) => attempt,
-            ToSource::Has(attempt, _) => attempt,
+            ToSource::Synced(attempt) | ToSource::Has(attempt, _) => attempt,
         };
         let when = self.later();
         if let Some(&link) = self.shards[at].opened_on.get(&attempt) {
@@ -296,10 +305,14 @@ impl World {
                 if let ToTarget::Open(attempt) = message {
                     shard.opened_on.insert(attempt, link);
                 }
-                if let ToTarget::Mark(attempt, last) = message
-                    && incoming.importing() == Some(attempt)
-                {
-                    shard.stream.push(Entry::Mark(attempt, last));
+                match message {
+                    ToTarget::Sync(attempt) if incoming.importing() == Some(attempt) => {
+                        shard.stream.push(Entry::Sync(attempt));
+                    }
+                    ToTarget::Mark(attempt, last) if incoming.importing() == Some(attempt) => {
+                        shard.stream.push(Entry::Mark(attempt, last));
+                    }
+                    _ => {}
                 }
                 incoming.receive(message, is_clean);
             }
@@ -358,6 +371,12 @@ impl World {
         let due = self.requests.extract_if(.., |(at, ..)| *at <= self.now).collect::<Vec<_>>();
         for (_, asker, from, ask) in due {
             let outcome = self.records.take(from, ask);
+            let giver = |id| self.givers.iter().find(|giver| giver.id == id);
+            if let (Outcome::Committed, Asker::Giver(id)) = (outcome, asker)
+                && let Some(asked) = giver(id).and_then(|giver| giver.asked)
+            {
+                self.floors.lower(asked);
+            }
             let at = self.later();
             self.outcomes.push((at, asker, number(ask), outcome));
         }
@@ -381,7 +400,7 @@ impl World {
     }
 
     /// Another node becomes the primary of a shard.
-    fn fail_over(&mut self, at: usize) {
+    pub(super) fn fail_over(&mut self, at: usize) {
         self.stats.failovers += 1;
         let revision = self.records.next();
         self.records.shards[at] = (revision, self.records.shards[at].1 + 1);
@@ -392,6 +411,7 @@ impl World {
         shard.epoch += 1;
         shard.serves_at = self.now + pause;
         shard.stream.truncate(shard.in_sync);
+        shard.disk.entries = shard.disk.entries.min(shard.in_sync);
         let (marked, _) = shard.import(&old);
         shard.incoming = Some(Incoming::new(Epoch(shard.epoch), marked));
         // Its predecessor may have granted something until this moment.
@@ -430,7 +450,8 @@ impl World {
         let made = self.givers.iter().map(|giver| giver.machine.attempt());
         let made = made.filter(|made| made.epoch == epoch).max();
         let machine = Outgoing::new(made.unwrap_or(Attempt { epoch, number: 0 }), pace);
-        self.givers.push(Giver { id, shard: from, machine, copy: None, link: None });
+        let (copy, asked, link) = Default::default();
+        self.givers.push(Giver { id, shard: from, machine, copy, asked, link });
         self.shards[from].giver = Some(id);
         self.carry_out(self.givers.len() - 1);
     }
@@ -449,6 +470,9 @@ impl World {
         self.step_mirrors()?;
         for at in 0..2 {
             self.replicate(at);
+            if self.rng.u32(..20) == 0 || faults::is(Fault::SyncedEarly) {
+                self.sync(at);
+            }
             if self.shards[at].left_behind && self.rng.u32(..20) == 0 {
                 self.forget(at);
             }
@@ -467,7 +491,7 @@ impl World {
             let revision = self.records.next();
             self.records.record = Some((revision, self.records.owner));
         }
-        self.fail();
+        self.fail()?;
         (0..3).try_for_each(|_| self.client())
     }
 
@@ -482,11 +506,14 @@ impl World {
         }
     }
 
-    fn fail(&mut self) {
+    fn fail(&mut self) -> Result<(), String> {
         if self.chance(1) && self.rng.bool() {
             let at = self.rng.usize(..2);
             if self.now >= self.shards[at].serves_at {
-                self.fail_over(at);
+                match self.rng.u32(..3) {
+                    0 => self.cut_power(at)?,
+                    _ => self.fail_over(at),
+                }
             }
         }
         if self.chance(1) && !self.links.is_empty() {
@@ -501,6 +528,7 @@ impl World {
             let (at, revision) = (self.rng.usize(..2), self.records.next());
             self.records.shards[at].0 = revision;
         }
+        Ok(())
     }
 
     /// Runs one schedule.

@@ -2,8 +2,14 @@
 
 use std::time::Duration;
 
+use hotring_cluster::directory::Wanted;
+
 use super::{Facts, counters, field};
 use crate::state::cluster_facts::ClusterFacts;
+use crate::state::moves::Sent;
+
+/// Most moves of slots that are listed.
+const MOVES_SHOWN: usize = 16;
 
 pub(super) fn cluster(f: &Facts<'_>, text: &mut String) {
     field(text, "cluster_enabled", u8::from(f.server.cluster.is_some()));
@@ -22,6 +28,7 @@ pub(super) fn cluster(f: &Facts<'_>, text: &mut String) {
     field(text, "cluster_replicas_given_up", facts.given_up);
     field(text, "cluster_joins_given_up", facts.joins_given_up);
     field(text, "cluster_move_bytes", facts.move_bytes);
+    moves(&facts, text);
     field(text, "cluster_shards", facts.directory.shards.len());
     field(text, "cluster_nodes", nodes);
     field(text, "cluster_nodes_alive", alive);
@@ -47,4 +54,22 @@ pub(super) fn cluster(f: &Facts<'_>, text: &mut String) {
     field(text, "cluster_mirror_revocations", mirrors.revocations);
     field(text, "cluster_mirror_wait_usec", mirrors.waited.as_micros());
     counters(f, "Cluster", text);
+}
+
+/// Each move in a line. The slots come last, as they have commas.
+fn moves(facts: &ClusterFacts, text: &mut String) {
+    field(text, "cluster_moves", facts.moves.len());
+    for (at, status) in facts.first_moves(MOVES_SHOWN).into_iter().enumerate() {
+        let Wanted { from, to, slots } = &status.wanted;
+        let sent = status.sent.map_or(String::new(), |sent| {
+            let Sent { keys_total, keys_looked_at, keys, bytes, bytes_per_second } = sent;
+            format!(
+                "keys_total={keys_total},keys_looked_at={keys_looked_at},keys={keys},bytes={bytes},\
+                 bytes_per_sec={bytes_per_second},"
+            )
+        });
+        let (id, count, phase) = (status.id, slots.len(), status.phase_name());
+        let known = format_args!("id={id},from={from},to={to},slot_count={count},phase={phase}");
+        field(text, &format!("cluster_move_{at}"), format_args!("{known},{sent}slots={slots}"));
+    }
 }

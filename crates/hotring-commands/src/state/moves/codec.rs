@@ -22,6 +22,7 @@ pub fn to_target_bytes(message: ToTarget) -> Vec<u8> {
         ToTarget::Mark(attempt, last) => begin(2, attempt).longs([last]).0,
         ToTarget::Committed(attempt) => begin(3, attempt).0,
         ToTarget::Abort(attempt) => begin(4, attempt).0,
+        ToTarget::Sync(attempt) => begin(5, attempt).0,
     }
 }
 
@@ -35,6 +36,7 @@ pub fn to_target_of(bytes: &[u8]) -> Option<ToTarget> {
         2 => ToTarget::Mark(attempt, input.long()?),
         3 => ToTarget::Committed(attempt),
         4 => ToTarget::Abort(attempt),
+        5 => ToTarget::Sync(attempt),
         _ => return None,
     };
     input.end(message)
@@ -46,6 +48,7 @@ pub fn to_source_bytes(message: ToSource) -> Vec<u8> {
         ToSource::Opened(attempt, epoch) => begin(1, attempt).longs([epoch.0]).0,
         ToSource::NotReady(attempt) => begin(2, attempt).0,
         ToSource::Has(attempt, upto) => begin(3, attempt).longs([upto]).0,
+        ToSource::Synced(attempt) => begin(4, attempt).0,
     }
 }
 
@@ -58,6 +61,7 @@ pub fn to_source_of(bytes: &[u8]) -> Option<ToSource> {
         1 => ToSource::Opened(attempt, Epoch(input.long()?)),
         2 => ToSource::NotReady(attempt),
         3 => ToSource::Has(attempt, input.long()?),
+        4 => ToSource::Synced(attempt),
         _ => return None,
     };
     input.end(message)
@@ -72,20 +76,22 @@ mod tests {
 
     const ATTEMPT: Attempt = Attempt { epoch: Epoch(3), number: 7 };
 
-    fn to_targets() -> [ToTarget; 4] {
+    fn to_targets() -> [ToTarget; 5] {
         [
             ToTarget::Open(ATTEMPT),
             ToTarget::Mark(ATTEMPT, 9),
             ToTarget::Committed(ATTEMPT),
             ToTarget::Abort(Attempt { number: u32::MAX, ..ATTEMPT }),
+            ToTarget::Sync(ATTEMPT),
         ]
     }
 
-    fn to_sources() -> [ToSource; 3] {
+    fn to_sources() -> [ToSource; 4] {
         [
             ToSource::Opened(ATTEMPT, Epoch(8)),
             ToSource::NotReady(ATTEMPT),
             ToSource::Has(ATTEMPT, 5),
+            ToSource::Synced(ATTEMPT),
         ]
     }
 
@@ -125,7 +131,7 @@ mod tests {
         let digest = Sha1::digest(down.chain(up).collect::<Vec<u8>>());
         assert_eq!(
             (WIRE_VERSION, format!("{digest:x}")),
-            (3, "581e255b4313804a3cd6e291dd45af3d2ebc0f0e".to_string())
+            (4, "c2f0d8866fb182638b74f42adc84fbb4b2747c2c".to_string())
         );
     }
 }

@@ -3,15 +3,19 @@
 //! `tasks/cluster/moves`.
 
 pub mod codec;
+mod progress;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hotring_cluster::directory::MoveId;
+use hotring_cluster::directory::{Directory, MoveId, Wanted};
 use hotring_cluster::moves::ToSource;
 use hotring_cluster::{ShardId, Slot, SlotSet};
 use hotring_log::wire::Kind;
 use tokio::sync::{Notify, mpsc};
+
+pub use progress::{MoveStatus, Progress, Sent};
 
 /// Most links that wait for the thread of the moves. It takes them at once.
 const ARRIVALS_MAX: usize = 64;
@@ -45,6 +49,7 @@ pub struct Moves {
     expected: Mutex<Vec<(MoveId, SlotSet)>>,
     expects: AtomicBool,
     attempts: AtomicU32,
+    given: Mutex<BTreeMap<MoveId, Arc<Progress>>>,
     sent_bytes: AtomicU64,
     flushes: AtomicU64,
 }
@@ -81,6 +86,29 @@ impl Moves {
     pub fn note_attempt(&self, number: u32) {
         // ORDERING: Relaxed, as above.
         self.attempts.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// An attempt to give slots away begins.
+    pub fn begin_attempt(&self, id: MoveId) -> Arc<Progress> {
+        let progress = Arc::new(Progress::new());
+        lock(&self.given).insert(id, progress.clone());
+        progress
+    }
+
+    /// It has ended.
+    pub fn end_attempt(&self, id: MoveId) {
+        lock(&self.given).remove(&id);
+    }
+
+    /// The moves that these records want, by their numbers. `gives` is the shard whose slots this node gives, if any.
+    pub(super) fn statuses(&self, records: &Directory, gives: Option<ShardId>) -> Vec<MoveStatus> {
+        let given = lock(&self.given);
+        let status = |(id, (_, wanted)): (&MoveId, &(_, Wanted))| {
+            let is_own = gives == Some(wanted.from);
+            let now = given.get(id).map(Arc::as_ref).filter(|_| is_own);
+            MoveStatus::new(*id, wanted.clone(), is_own, now)
+        };
+        records.moves.iter().map(status).collect()
     }
 
     /// The bytes of keys and changes that this node has sent for moves since its start.

@@ -457,7 +457,7 @@ mod tests {
         let digest = Sha1::digest(all.collect::<Vec<u8>>());
         assert_eq!(
             (WIRE_VERSION, format!("{digest:x}")),
-            (3, "8854c15e580fcf8a74f4d84ef795a059604e797b".to_string())
+            (4, "8854c15e580fcf8a74f4d84ef795a059604e797b".to_string())
         );
     }
 

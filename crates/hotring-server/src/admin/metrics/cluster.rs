@@ -2,8 +2,10 @@
 
 use std::fmt::Display;
 
+use hotring_cluster::moves::Phase;
 use hotring_commands::observe::counters::Group;
 use hotring_commands::state::cluster_facts::ClusterFacts;
+use hotring_commands::state::moves::MoveStatus;
 
 use super::{Figures, Lines, Part, counter, gauge};
 
@@ -63,6 +65,14 @@ pub(super) static PARTS: &[Part] = &[
         "Times that this node gave up a replica before it was in sync",
         |f, l| value(f, l, |facts| facts.joins_given_up),
     ),
+    gauge("cluster_moves", "Moves that give slots of this primary away, by their phase", |f, l| {
+        if let Some(facts) = &f.cluster {
+            for phase in Phase::ALL {
+                let is_so = |status: &&MoveStatus| status.phase == Some(phase);
+                l.labelled(&[("phase", phase.name())], facts.moves.iter().filter(is_so).count());
+            }
+        }
+    }),
     counter("cluster_move_bytes_total", "Bytes sent to other shards to give them slots", |f, l| {
         value(f, l, |facts| facts.move_bytes)
     }),

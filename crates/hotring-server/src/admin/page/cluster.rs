@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
-use hotring_cluster::directory::{Directory, sets};
+use hotring_cluster::directory::{Directory, Wanted, sets};
 use hotring_cluster::{NodeId, SLOTS, Shard, ShardId, SlotSet};
 use hotring_commands::host::clock;
 use hotring_commands::state::cluster_facts::ClusterFacts;
+use hotring_commands::state::moves::{MoveStatus, Sent};
 use hotring_commands::state::replication::attached::ReplicaStatus;
 
-use super::{Figures, Html, Plain, duration};
+use super::{Figures, Html, Plain, duration, human};
 
 /// Size of the bar of slots.
 const BAR: (f64, f64) = (720.0, 28.0);
+
+/// Most moves of slots shown.
+const MOVES_SHOWN: usize = 32;
 
 /// Shows the cluster, if the server is a node of one.
 pub(super) fn cluster(f: &Figures<'_>, html: &mut Html) {
@@ -35,6 +39,36 @@ pub(super) fn cluster(f: &Figures<'_>, html: &mut Html) {
         node_cells(&facts.directory, *id, "idle", &replicas, html);
     }
     html.add(format_args!("</table>\n"));
+    moves(facts, html);
+}
+
+/// The moves of slots that the records want. What a move has sent is known where the slots come from.
+fn moves(facts: &ClusterFacts, html: &mut Html) {
+    if facts.moves.is_empty() {
+        return;
+    }
+    let row = |status: &&MoveStatus| {
+        let Wanted { from, to, slots } = &status.wanted;
+        let sent = status.sent.map(|sent| {
+            let Sent { keys_total, keys_looked_at, keys, bytes, bytes_per_second } = sent;
+            let looked_at = format!("{keys_looked_at} of {keys_total}");
+            let rate = format!("{}/s", human(bytes_per_second));
+            [looked_at, keys.to_string(), human(bytes), rate]
+        });
+        let known = [
+            status.id.to_string(),
+            from.to_string(),
+            to.to_string(),
+            slots.len().to_string(),
+            status.phase_name().to_string(),
+        ];
+        known.into_iter().chain(sent.unwrap_or_default()).collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = facts.first_moves(MOVES_SHOWN).iter().map(row).collect();
+    html.table(
+        &["move", "from", "to", "#slots", "phase", "#keys looked at", "#keys", "#sent", "#rate"],
+        &rows,
+    );
 }
 
 fn warnings(facts: &ClusterFacts, html: &mut Html) {

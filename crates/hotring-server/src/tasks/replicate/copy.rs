@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use hotring_commands::host::clock;
 use hotring_commands::host::threads::spawn;
 use hotring_commands::state::hot_keys::hottest;
+use hotring_commands::state::moves::Progress;
 use hotring_commands::state::replication::codec;
 use hotring_commands::state::server::Server;
 use hotring_log::{ALL, Effect, Lsn, Records, pack};
@@ -38,8 +39,11 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Time between two looks whether records are applied.
 const APPLY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Says which keys a copy has.
-pub(in crate::tasks) type Wanted = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+/// Says which keys a copy has, and hears how far it is.
+pub(in crate::tasks) struct Wanted {
+    pub(in crate::tasks) is_wanted: Arc<dyn Fn(&[u8]) -> bool + Send + Sync>,
+    pub(in crate::tasks) progress: Arc<Progress>,
+}
 
 /// What the link must send next.
 pub(in crate::tasks) enum Item {
@@ -102,9 +106,11 @@ fn walk(
     // The walk begins in place 0.
     hot.retain(|hot| session.database_id_of(hot.database) == 0);
     let hot = hot.into_iter().map(|hot| hot.key).collect();
-    let mut walk = match wanted {
-        Some(wanted) => SnapshotWalk::of_some(hot, move |key| wanted(key)),
-        None => SnapshotWalk::new(hot),
+    let (mut walk, progress) = match wanted {
+        Some(Wanted { is_wanted, progress }) => {
+            (SnapshotWalk::of_some(hot, move |key| is_wanted(key)), Some(progress))
+        }
+        None => (SnapshotWalk::new(hot), None),
     };
     let mut parts = Parts::default();
     let mut pace = Pace::new();
@@ -113,6 +119,9 @@ fn walk(
             parts.upto = position(&session)?;
         }
         let goes_on = walk.step(&mut session, &mut parts).map_err(|why| Some(why.to_string()))?;
+        if let Some(progress) = &progress {
+            progress.note_walk(walk.looked_at(), walk.met());
+        }
         if !goes_on {
             parts.write_block().map_err(|why| Some(why.to_string()))?;
         }

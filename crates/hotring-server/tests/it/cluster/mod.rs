@@ -8,6 +8,7 @@ mod ends;
 mod failover;
 mod messages;
 mod moves;
+mod power;
 mod registry;
 mod shown;
 mod shutdown;
@@ -18,6 +19,7 @@ use hotring_cluster::directory::Directory;
 use hotring_cluster::{NodeId, Owners, SLOTS, founding_records};
 use hotring_coordinator::{Change, Outcome, Transaction};
 use hotring_log::AckWhen;
+use hotring_log::storage::Memory;
 use hotring_server::Config;
 
 use crate::replication::{Folder, info};
@@ -34,18 +36,24 @@ const LEASE: Duration = Duration::from_secs(4);
 const IN_SYNC_LAG: Duration = Duration::from_secs(3);
 const FAILOVER_MAX: Duration = Duration::from_secs(8);
 
-/// A node: its server, its way to the coordinator, and where it keeps its data.
+/// A node: its server, its way to the coordinator, and where it keeps its data: on `disk`, if there is one.
 struct Node {
     server: Option<TestServer>,
     door: Door,
     folder: Folder,
+    disk: Option<Memory>,
     log: Option<AckWhen>,
     port: u16,
 }
 
 impl Node {
     fn new(keeper: &Keeper, name: &str, log: Option<AckWhen>) -> Node {
+        Node::on(None, keeper, name, log)
+    }
+
+    fn on(disk: Option<Memory>, keeper: &Keeper, name: &str, log: Option<AckWhen>) -> Node {
         let mut node = Node {
+            disk,
             server: None,
             door: keeper.door(),
             folder: Folder::new(&format!("cluster-{name}")),
@@ -75,7 +83,11 @@ impl Node {
                 config.log = settings;
             }
         };
-        let server = TestServer::in_cluster(self.door.coordinator(), change);
+        let coordinator = self.door.coordinator();
+        let server = match &self.disk {
+            Some(disk) => TestServer::in_cluster_on(disk, coordinator, change),
+            None => TestServer::in_cluster(coordinator, change),
+        };
         self.port = server.address.port();
         self.server = Some(server);
     }

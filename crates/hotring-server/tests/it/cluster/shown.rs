@@ -1,6 +1,9 @@
 //! What operators see of a cluster: INFO, the metrics and the status page.
 
+use hotring_cluster::slot_of;
+
 use super::failover::pair;
+use super::power::{KEYS, Shards};
 use super::*;
 use crate::admin::{get, metrics};
 
@@ -66,4 +69,33 @@ fn a_node_shows_its_cluster() {
     assert!(metric(&other, "coordinator_failures_total") > 0.0);
     wait_for("the lease is over", || metric(&other, "cluster_registered") == 0.0);
     assert_shows(&page(&other), &["The coordinator does not answer"]);
+}
+
+#[test]
+fn a_primary_shows_how_far_its_moves_are() {
+    let shards = Shards::new("shown");
+    let stuck = shards.hold_syncs_up();
+    shards.begin_move();
+    let told = |node: &Node| {
+        let text = node.wire().say("INFO cluster").text();
+        let line = text.lines().find_map(|line| line.strip_prefix("cluster_move_0:"));
+        line.unwrap_or_default().to_string()
+    };
+    wait_for("the target syncs", || told(&shards.source).contains("phase=syncing"));
+    // One more key has shown that the primary serves.
+    let (slot, all) = (slot_of(shards.tag.as_bytes()), KEYS + 1);
+    let seen = format!("keys_total={all},keys_looked_at={all},keys={KEYS},bytes=");
+    let line = told(&shards.source);
+    let begin = format!("id=1,from=0,to=1,slot_count=1,phase=syncing,{seen}");
+    assert!(line.starts_with(&begin) && line.ends_with(&format!(",slots={slot}")), "{line}");
+    for (phase, count) in [("syncing", 1.0), ("copying", 0.0)] {
+        assert_eq!(metric(&shards.source, &format!("cluster_moves{{phase=\"{phase}\"}}")), count);
+    }
+    let row = format!("<td class=n>1<td>syncing<td class=n>{all} of {all}<td class=n>{KEYS}<td");
+    assert_shows(&page(&shards.source), &[&row]);
+    let line = format!("id=1,from=0,to=1,slot_count=1,phase=elsewhere,slots={slot}");
+    wait_for("the target lists it, too", || told(&shards.target) == line);
+    assert_shows(&page(&shards.target), &["<td class=n>1<td>elsewhere"]);
+    drop(stuck);
+    wait_for("it is over", || told(&shards.source).is_empty());
 }

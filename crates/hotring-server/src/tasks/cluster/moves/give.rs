@@ -1,6 +1,7 @@
 //! The source's side of one move.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hotring_cluster::Identity;
@@ -11,6 +12,7 @@ use hotring_cluster::moves::{
 };
 use hotring_commands::host::clock;
 use hotring_commands::state::cluster::Held;
+use hotring_commands::state::moves::Progress;
 use hotring_log::Lsn;
 use hotring_store::Session;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -55,6 +57,7 @@ struct Giver {
     session: Session,
     answers: (UnboundedSender<Answer>, UnboundedReceiver<Answer>),
     link: Option<Link>,
+    progress: Arc<Progress>,
     /// What the last reading has shown.
     shown: Shown,
     /// Since when writes wait.
@@ -86,6 +89,7 @@ enum End {
 impl Drop for Giver {
     fn drop(&mut self) {
         self.reign.cluster().moves.note_attempt(self.machine.attempt().number);
+        self.reign.cluster().moves.end_attempt(self.id);
         if std::thread::panicking() || self.reign.is_doubtful.get() {
             return;
         }
@@ -101,6 +105,7 @@ impl Giver {
         let session = reign.server().store.session_named(THREAD);
         let (machine, answers) =
             (Outgoing::new(before, Pace::default()), mpsc::unbounded_channel());
+        let progress = reign.cluster().moves.begin_attempt(id);
         let (link, shown, held, has_closed, flushes, was_heard, end) = Default::default();
         Giver {
             reign,
@@ -110,6 +115,7 @@ impl Giver {
             session,
             answers,
             link,
+            progress,
             shown,
             held,
             has_closed,
@@ -122,6 +128,7 @@ impl Giver {
     async fn run(mut self) -> Ended {
         loop {
             self.carry_out();
+            self.progress.set_phase(self.machine.phase());
             if let Some(end) = self.end.take() {
                 return self.end(end).await;
             }
@@ -190,7 +197,7 @@ impl Giver {
             let is_through = !self.is_named_owner();
             let why = if is_through { "the move is through" } else { "the move was cancelled" };
             self.lose_link(why);
-        } else if self.machine.is_opening() && !has_primary(&directory, &self.wanted) {
+        } else if self.machine.awaits_target() && !has_primary(&directory, &self.wanted) {
             self.lose_link("the target's primary is dead");
         }
     }
@@ -291,7 +298,8 @@ impl Giver {
         let directory = self.reign.cluster().directory();
         let primary = directory.shards.get(&self.wanted.to).map(|(_, shard)| shard.primary);
         let about = (self.id, self.wanted.clone());
-        let link = link::connect(self.reign.clone(), about, orders_in, news_out, left.clone());
+        let told = (left.clone(), self.progress.clone());
+        let link = link::connect(self.reign.clone(), about, orders_in, news_out, told);
         tokio::task::spawn_local(link);
         self.link = Some(Link { orders, news, left, primary });
     }

@@ -15,7 +15,7 @@ use hotring_cluster::{ShardId, SlotSet, slot_of};
 use hotring_commands::host::clock;
 use hotring_commands::settings::config::Source;
 use hotring_commands::state::client::ClientShared;
-use hotring_commands::state::moves::{Arrival, Arrived, codec};
+use hotring_commands::state::moves::{Arrival, Arrived, Progress, codec};
 use hotring_commands::state::server::Server;
 use hotring_log::wire::{Kind, WIRE_VERSION};
 use hotring_log::{Lsn, Selection};
@@ -36,7 +36,7 @@ const FRAMES: usize = 4;
 
 /// What a link of the source is told.
 pub(super) enum Order {
-    /// Send this, a mark behind all changes up to its record.
+    /// Send this: a mark behind all changes up to its record, a wish to sync behind those that are written.
     Send(ToTarget),
     /// Send the keys, and their changes.
     Copy,
@@ -120,9 +120,9 @@ pub(super) async fn connect(
     (id, wanted): (MoveId, Wanted),
     orders: UnboundedReceiver<Order>,
     news: UnboundedSender<News>,
-    left: Left,
+    told: (Left, Arc<Progress>),
 ) {
-    let Err(why) = follow_orders(&reign, (id, wanted), orders, &news, left).await else { return };
+    let Err(why) = follow_orders(&reign, (id, wanted), orders, &news, told).await else { return };
     let _ = news.send(News::Lost(why));
 }
 
@@ -131,7 +131,7 @@ async fn follow_orders(
     (id, wanted): (MoveId, Wanted),
     orders: UnboundedReceiver<Order>,
     news: &UnboundedSender<News>,
-    left: Left,
+    (left, progress): (Left, Arc<Progress>),
 ) -> Result<(), LinkError> {
     let server = reign.server();
     let config = server.settings.config();
@@ -155,6 +155,7 @@ async fn follow_orders(
         copy: None,
         slots: wanted.slots,
         left,
+        progress,
         lengths: VecDeque::new(),
         passed_len: 0,
     };
@@ -199,6 +200,7 @@ struct Giving<'a, W> {
     copy: Option<mpsc::Receiver<Item>>,
     slots: SlotSet,
     left: Left,
+    progress: Arc<Progress>,
     /// Records with the bytes of the stream up to each of them, ahead of what is sent, and the last of these behind it.
     lengths: VecDeque<(Lsn, u64)>,
     passed_len: u64,
@@ -245,18 +247,19 @@ impl<W: AsyncWrite + Unpin> Giving<'_, W> {
     async fn obey(&mut self, order: Order) -> Result<(), LinkError> {
         match order {
             Order::Send(message) => {
-                if let ToTarget::Mark(_, last) = message {
-                    self.send_stream(last).await?;
+                match message {
+                    ToTarget::Mark(_, last) => self.send_stream(last).await?,
+                    ToTarget::Sync(_) => self.send_stream(self.stream.log.written()).await?,
+                    _ => {}
                 }
                 let bytes = codec::to_target_bytes(message);
                 self.sender.send(Kind::Message, [&bytes[..]]).await?;
             }
             Order::Copy => {
-                let slots = self.slots.clone();
-                self.copy = Some(copy::start(
-                    self.reign.server(),
-                    Some(Arc::new(move |key: &[u8]| slots.contains(slot_of(key)))),
-                )?);
+                let (slots, progress) = (self.slots.clone(), self.progress.clone());
+                let is_wanted = Arc::new(move |key: &[u8]| slots.contains(slot_of(key)));
+                let some = Some(copy::Wanted { is_wanted, progress });
+                self.copy = Some(copy::start(self.reign.server(), some)?);
             }
             Order::EndCopy => (self.copy, self.selection) = (None, None),
         }
@@ -265,7 +268,8 @@ impl<W: AsyncWrite + Unpin> Giving<'_, W> {
 
     async fn send_item(&mut self, item: Item) -> Result<(), LinkError> {
         match item {
-            Item::Begin(after, _) => {
+            Item::Begin(after, keys) => {
+                self.progress.begin_walk(keys);
                 self.stream.sent = after;
                 self.selection = Some(Selection::new(after));
             }
@@ -314,6 +318,7 @@ impl<W: AsyncWrite + Unpin> Giving<'_, W> {
 
     async fn send(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), LinkError> {
         self.reign.cluster().moves.note_sent(bytes.len());
+        self.progress.note_sent(bytes.len());
         Ok(self.sender.send(kind, [bytes]).await?)
     }
 

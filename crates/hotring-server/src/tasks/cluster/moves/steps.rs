@@ -31,6 +31,8 @@ pub(super) enum Step {
     TargetReceives,
     /// All keys are sent, and the source goes on with their changes.
     SourceFollows,
+    /// The target has been asked to sync what it has.
+    TargetSyncs,
     /// Writes wait. The target has not heard of it.
     SourceHoldsWrites,
     /// It has, and has all changes, but perhaps not its replicas.

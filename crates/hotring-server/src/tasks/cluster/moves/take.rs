@@ -10,8 +10,8 @@ use hotring_cluster::directory::{MoveId, Wanted};
 use hotring_cluster::moves::{Attempt, Incoming, IncomingAct as Act, Outcome, ToSource, ToTarget};
 use hotring_commands::host::clock;
 use hotring_commands::state::moves::{Arrival, Arrived, codec};
-use hotring_log::Lsn;
 use hotring_log::wire::Kind;
+use hotring_log::{Log, Lsn};
 use hotring_store::{Importer, Session};
 use tokio::sync::mpsc::{self, Receiver, UnboundedReceiver, UnboundedSender};
 
@@ -71,6 +71,8 @@ struct Taker {
     last: Lsn,
     /// The import of this attempt begins once the keys of an earlier one are gone.
     opening: Option<Attempt>,
+    /// The log must have synced this record before the source hears that.
+    sync: Option<(Attempt, Lsn)>,
     /// The in-sync replicas must have this record before the source hears of the mark.
     mark: Option<(Lsn, Lsn)>,
     expected_until: Option<Instant>,
@@ -89,11 +91,18 @@ impl Drop for Taker {
     }
 }
 
+/// Whether nothing that is written from now on reaches the disk, until the server is started again.
+fn has_failed(log: &Log) -> bool {
+    log.error().is_some_and(|error| !error.is_temporary)
+}
+
 enum Happened {
     Arrived(Arrival),
     /// A frame of this link, or its end.
     Frame(usize, Option<Arrived>),
     Answered(Answer),
+    /// The log has synced what the source wants, or never will.
+    Synced(bool),
     /// The in-sync replicas have what the mark wants.
     Reached,
 }
@@ -117,6 +126,7 @@ impl Taker {
             has_keys: false,
             last: 0,
             opening: None,
+            sync: None,
             mark: None,
             expected_until: None,
             shows: false,
@@ -146,6 +156,11 @@ impl Taker {
         if let Poll::Ready(Some(answer)) = self.answers.1.poll_recv(cx) {
             return Poll::Ready(Happened::Answered(answer));
         }
+        if let Some((_, own)) = self.sync
+            && let Some(is_synced) = self.is_synced(own)
+        {
+            return Poll::Ready(Happened::Synced(is_synced));
+        }
         // With "ack local" the log waits for no replica, and the keys would be on fewer nodes than before.
         let replication = &self.reign.server().replication;
         if let Some((own, _)) = self.mark
@@ -164,6 +179,14 @@ impl Taker {
             }
         }
         Poll::Pending
+    }
+
+    /// Whether a power cut cannot take this record any more. None if that is not known yet: the next look tells.
+    fn is_synced(&self, own: Lsn) -> Option<bool> {
+        // Without files a power cut takes everything, whichever shard has it.
+        let Some(log) = self.reign.server().persist.durability.log() else { return Some(true) };
+        let is_synced = log.synced() >= own;
+        (is_synced || has_failed(log)).then_some(is_synced)
     }
 
     fn hear(&mut self, happened: Happened) {
@@ -186,6 +209,19 @@ impl Taker {
             Happened::Answered((number, outcome, _)) => {
                 self.asking -= 1;
                 self.machine.outcome(number, outcome);
+            }
+            Happened::Synced(is_synced) => {
+                let Some((attempt, _)) = self.sync.take() else { return };
+                if is_synced {
+                    return self.machine.synced(attempt);
+                }
+                let source = self.wanted.from;
+                tracing::warn!(
+                    id = self.id,
+                    source,
+                    "slots cannot come to this shard: its log has failed"
+                );
+                self.machine.log_failed();
             }
             Happened::Reached => {
                 if let Some((_, mark)) = self.mark.take() {
@@ -247,6 +283,13 @@ impl Taker {
                 steps::take(self.id, Step::TargetIsAsked);
                 self.links[at].attempt = Some(attempt);
             }
+            ToTarget::Sync(attempt) if self.machine.importing() == Some(attempt) => {
+                steps::take(self.id, Step::TargetSyncs);
+                self.sync = Some((attempt, self.last));
+                if let Some(log) = self.reign.server().persist.durability.log() {
+                    log.sync_soon();
+                }
+            }
             ToTarget::Mark(attempt, mark) if self.machine.importing() == Some(attempt) => {
                 steps::take(self.id, Step::TargetHasAll);
                 self.mark = Some((self.last, mark));
@@ -262,7 +305,9 @@ impl Taker {
         if !is_clean {
             self.reign.forgets.notify_one();
         }
-        self.machine.receive(message, is_clean);
+        let has_failed =
+            self.reign.server().persist.durability.log().is_some_and(|log| has_failed(log));
+        self.machine.receive(message, is_clean && !has_failed);
     }
 
     /// Looks at the records, the clock, and the keys of an earlier attempt.
@@ -347,7 +392,8 @@ impl Taker {
         // An import without any record waits for the removals of keys that were there before.
         let last = server.import_slots(self.id, slots, &mut self.session);
         self.importer = Some(Importer::new(&server.store));
-        (self.last, self.mark, self.has_keys) = (last.unwrap_or(0), None, false);
+        (self.last, self.has_keys) = (last.unwrap_or(0), false);
+        (self.sync, self.mark) = (None, None);
         steps::take(self.id, Step::TargetOpens);
         self.machine.begun(attempt);
     }
@@ -355,7 +401,7 @@ impl Taker {
     /// No key comes any more.
     fn close(&mut self) {
         self.expect_no_more();
-        self.mark = None;
+        (self.sync, self.mark) = (None, None);
         if self.importer.take().is_some() {
             let server = self.reign.server().clone();
             server.import_slots(self.id, None, &mut self.session);
@@ -376,6 +422,7 @@ impl Taker {
         let attempt = match message {
             ToSource::Opened(attempt, _)
             | ToSource::NotReady(attempt)
+            | ToSource::Synced(attempt)
             | ToSource::Has(attempt, _) => attempt,
         };
         let link = self.links.iter().rfind(|link| link.attempt == Some(attempt));
