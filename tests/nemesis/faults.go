@@ -130,22 +130,26 @@ func (n *Nemesis) cutOff() (func() error, error) {
 
 func (n *Nemesis) mute() (func() error, error) {
 	node, err := n.primary()
-	for _, other := range others(node) {
-		if err == nil {
-			err = n.network.cut(node, other)
-		}
+	if err != nil {
+		return nil, err
 	}
-	return n.network.heal, err
+	var ways [][2]int
+	for _, other := range others(node) {
+		ways = append(ways, [2]int{node, other})
+	}
+	return n.network.heal, n.network.cutAll(ways)
 }
 
 func (n *Nemesis) deafen() (func() error, error) {
 	node, err := n.primary()
-	for _, other := range others(node) {
-		if err == nil {
-			err = n.network.cut(other, node)
-		}
+	if err != nil {
+		return nil, err
 	}
-	return n.network.heal, err
+	var ways [][2]int
+	for _, other := range others(node) {
+		ways = append(ways, [2]int{other, node})
+	}
+	return n.network.heal, n.network.cutAll(ways)
 }
 
 func (n *Nemesis) killLeader() (func() error, error) {

@@ -448,6 +448,19 @@ mod tests {
         assert!(now.shards[&0].1.epoch > Epoch(7) && now.node(id(1)).is_none());
     }
 
+    /// All nodes of a shard were started again, and each member may be the one that has the most.
+    #[test]
+    fn no_member_of_a_lost_set_leaves_or_is_forgotten() {
+        let mut keeper = keeper();
+        let life = Life { incarnation: Incarnation(2), ..Life::default() };
+        let changes = vec![put(alive_name(id(1)), crate::directory::alive_value(&life))];
+        assert!(make(Transaction { expect: vec![], changes }, &mut keeper));
+        assert_eq!(leave(&read(&keeper), id(2)), Err(Refused::MayBeNeeded(id(2), 0)));
+        let changes = vec![Change::Delete { name: alive_name(id(2)) }];
+        assert!(make(Transaction { expect: vec![], changes }, &mut keeper));
+        assert_eq!(forget(&read(&keeper), id(2)), Err(Refused::MayBeNeeded(id(2), 0)));
+    }
+
     #[test]
     fn moves_are_wanted_once_and_a_shard_ends_without_them() {
         let mut keeper = keeper();

@@ -71,6 +71,10 @@ mod variants {
         FeedOverEpoch,
         /// Someone else adds a replica to the in-sync set.
         AddAsMember,
+        /// A member is removed by a primary that may hear nobody.
+        RemoveUnheard,
+        /// What a full disk keeps back counts as part of the stream.
+        TellUnwritten,
         /// A replica is added to the set before it has heard that it has caught up.
         NameUnaware,
         /// A primary does not take over what others have changed in its record.
@@ -191,6 +195,8 @@ mod variants {
             Self::AddAsMember,
             Self::NameUnaware,
             Self::HeedNobody,
+            Self::RemoveUnheard,
+            Self::TellUnwritten,
             Self::InheritEarly,
             Self::InheritLeast,
             Self::TellAll,

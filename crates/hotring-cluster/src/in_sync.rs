@@ -71,6 +71,14 @@ impl InSync {
         Some(request)
     }
 
+    /// Begins a reading of the record, after which a change can follow.
+    pub(crate) fn read(&mut self) -> Option<Request> {
+        let Set::Recorded(shard, ..) = &self.set else { return None };
+        let (claim, request) = Claim::read(*shard);
+        self.claim = Some(claim);
+        Some(request)
+    }
+
     /// Goes on after an outcome. Returns the next request; the record may have changed.
     pub(crate) fn outcome(&mut self, outcome: Outcome) -> Result<Option<Request>, Gone> {
         let Set::Recorded(_, revision, record) = &mut self.set else { return Ok(None) };

@@ -7,8 +7,10 @@ use crate::primary::{Act, GivenUp, Primary, StartRefused, State};
 use crate::records::{Next, Outcome, Revision, Shard};
 
 impl Primary {
-    /// Asks the records to remove members that lag and to add replicas that have caught up.
-    pub(crate) fn adapt_set(&mut self, now: Moment) {
+    /// Asks the records to remove members that lag and to add replicas that have caught up. `hears`: whether a reading
+    /// has just been answered. A primary that is heard and hears nothing would otherwise take out the very replicas
+    /// that could replace it.
+    pub(crate) fn adapt_set(&mut self, now: Moment, hears: bool) {
         let joining = self.joining(now);
         let joined = self.feed.followers().iter().filter(|follower| follower.joins);
         let joined: Vec<NodeId> = joined.map(|follower| follower.id.node).collect();
@@ -41,7 +43,9 @@ impl Primary {
             }
         }
         if wanted != record.in_sync {
-            let request = self.in_sync.change(wanted);
+            let removes = record.in_sync.iter().any(|node| !wanted.contains(node));
+            let may = hears || !removes || wrong!(RemoveUnheard);
+            let request = if may { self.in_sync.change(wanted) } else { self.in_sync.read() };
             self.acts.extend(request.map(Act::Ask));
             self.advance();
         }
@@ -143,7 +147,8 @@ impl Primary {
         }
     }
 
-    pub(crate) fn go_on_changing(&mut self, outcome: Outcome) {
+    pub(crate) fn go_on_changing(&mut self, now: Moment, outcome: Outcome) {
+        let hears = matches!(outcome, Outcome::Records(_));
         match self.in_sync.outcome(outcome) {
             Ok(request) => self.acts.extend(request.map(Act::Ask)),
             Err(_) => return self.supersede(self.epoch(), None),
@@ -155,5 +160,8 @@ impl Primary {
         }
         self.settle_handover();
         self.advance();
+        if hears {
+            self.adapt_set(now, true);
+        }
     }
 }

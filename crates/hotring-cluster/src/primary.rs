@@ -570,7 +570,7 @@ impl Primary {
             self.beat(now, told);
         }
         self.go_on_with_failover(now);
-        self.adapt_set(now);
+        self.adapt_set(now, false);
     }
 
     fn beat(&mut self, now: Moment, told: Told) {
@@ -595,7 +595,7 @@ impl Primary {
     pub fn outcome(&mut self, now: Moment, outcome: Outcome) {
         match &mut self.state {
             State::Claiming(_) => self.go_on_claiming(now, outcome),
-            State::Serving => self.go_on_changing(outcome),
+            State::Serving => self.go_on_changing(now, outcome),
             State::Waiting { .. } | State::Over => {}
         }
     }

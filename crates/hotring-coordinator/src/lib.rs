@@ -7,7 +7,8 @@
 //! 2. A revision is the coordinator's own number. It grows with each change and is compared, nothing else: it falls
 //!    when the coordinator is restored from a backup.
 //! 3. A lease detects a death. Nothing may be answered because a lease lives.
-//! 4. A watch is a hint. When it ends, its owner reads everything and watches from there.
+//! 4. A lease is kept alive only behind an answer: one whose owner is heard and hears nothing must end.
+//! 5. A watch is a hint. When it ends, its owner reads everything and watches from there.
 
 #![forbid(unsafe_code)]
 
@@ -74,7 +75,7 @@ pub trait Coordinator: Send + Sync + 'static {
     /// Grants a lease of at least this length.
     fn grant(&self, ttl: Duration) -> Reply<'_, Lease>;
 
-    /// Keeps a lease alive. [`Failure::Refused`] if it is over.
+    /// Keeps a lease alive, once the coordinator has answered. [`Failure::Refused`] if it is over.
     fn keep_alive(&self, lease: LeaseId) -> Reply<'_, ()>;
 
     /// Ends a lease and removes the records under it.

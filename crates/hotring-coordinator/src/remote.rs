@@ -120,7 +120,10 @@ impl Coordinator for Remote {
     }
 
     fn keep_alive(&self, lease: LeaseId) -> Reply<'_, ()> {
-        Box::pin(async move { told!(self.call(Ask::KeepAlive(lease), None), Tell::Done => ()) })
+        Box::pin(async move {
+            told!(self.call(Ask::Ping, None), Tell::Done => ())?;
+            told!(self.call(Ask::KeepAlive(lease), None), Tell::Done => ())
+        })
     }
 
     fn revoke(&self, lease: LeaseId) -> Reply<'_, ()> {

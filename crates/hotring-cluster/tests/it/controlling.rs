@@ -401,3 +401,26 @@ fn a_replica_that_waits_for_its_primary_is_not_replaced() {
     assert_eq!(look(300, &directory), None);
     assert_eq!(look(360, &directory), Some(Deed::GiveUp(0, spare)));
 }
+
+/// The primary was started again, and none is known to have everything.
+#[test]
+fn a_replacement_takes_no_member_out_of_a_lost_set() {
+    let (mut controller, mut directory) = (Controller::new(id(1)), with_a_dead_replica());
+    let (dead, spare) = (id(3), id(9));
+    directory.replacing.insert(0, (5, Replacing { dead, spare }));
+    directory.shards.insert(0, (6, shard(1, &[2, 3, 9], &[2, 3, 9])));
+    let mut look = |directory: &Directory| {
+        let found = controller.look(Duration::from_secs(100), REPLACE_AFTER, 1, directory);
+        found.map(|(deed, _)| deed)
+    };
+    for (is_back, leaves) in [(true, spare), (false, dead)] {
+        directory.alive.insert(dead, Incarnation(1));
+        if !is_back {
+            directory.alive.remove(&dead);
+        }
+        directory.alive.insert(id(1), Incarnation(1));
+        assert_eq!(look(&directory), Some(Deed::Leave(0, leaves)));
+        directory.alive.insert(id(1), Incarnation(2));
+        assert_eq!(look(&directory), None);
+    }
+}

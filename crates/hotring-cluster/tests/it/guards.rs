@@ -441,8 +441,14 @@ fn a_replica_that_takes_over_stays_in_the_set_for_a_lease() {
         pair.now += at(50);
         pair.primary.tick(pair.now, Told::default());
     }
-    // From here on it is not waited for.
+    // From here on it is not waited for, if the coordinator is heard.
     pair.primary.tick(pair.now, Told::default());
+    let acts = pair.primary.acts();
+    assert!(acts.contains(&Act::Ask(Request::ReadAll)), "{acts:?}");
+    let record = pair.primary.in_sync.record().unwrap().clone();
+    let revision = pair.primary.in_sync.revision().unwrap();
+    let read = Outcome::Records(vec![(4, revision, record)]);
+    pair.primary.outcome(pair.now, read);
     let acts = pair.primary.acts();
     assert!(acts.iter().any(|act| matches!(act, Act::Ask(Request::Transact(_)))), "{acts:?}");
 }

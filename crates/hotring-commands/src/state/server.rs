@@ -256,7 +256,7 @@ impl Server {
                 session.switch_role(Role::Replica, clock::unix_ms());
                 if let Some(log) = self.persist.durability.stream() {
                     log.wake_for_waiter();
-                    self.replication.paused(log.handed(), log);
+                    self.replication.paused(log);
                 }
             }
             Task::BecomePrimary => {

@@ -269,8 +269,9 @@ impl Coordinator for Etcd {
 
     fn keep_alive(&self, lease: LeaseId) -> Reply<'_, ()> {
         Box::pin(async move {
-            let body = json::of_lease(lease);
-            let answer = self.inner.call("lease/keepalive", &body, Again::May).await?;
+            let it = &self.inner;
+            it.call("kv/range", &it.prefix.count(), Again::May).await?;
+            let answer = it.call("lease/keepalive", &json::of_lease(lease), Again::May).await?;
             match read(json::lives(&answer))? {
                 true => Ok(()),
                 false => Err(Failure::Refused(format!("there is no lease {lease}: it is over"))),

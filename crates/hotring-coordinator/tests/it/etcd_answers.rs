@@ -144,6 +144,20 @@ fn a_read_goes_to_the_next_member() {
     });
 }
 
+/// A node that is heard and hears nothing kept its lease alive, so that no other node took its role over.
+#[test]
+fn a_lease_is_kept_alive_only_behind_an_answer() {
+    run(async {
+        let (it, asked) = client(&[Member::Silent, Member::Silent]).await;
+        assert!(matches!(it.keep_alive(7).await, Err(Failure::Unknown(_))));
+        assert_eq!(*asked.lock().unwrap(), ["/v3/kv/range"; 2]);
+        let alive = r#"{"result":{"header":{"revision":"7"},"ID":"7","TTL":"2"}}"#;
+        let (it, asked) = client(&[Member::Says(200, alive)]).await;
+        assert_eq!(it.keep_alive(7).await, Ok(()));
+        assert_eq!(*asked.lock().unwrap(), ["/v3/kv/range", "/v3/lease/keepalive"]);
+    });
+}
+
 #[test]
 fn a_connection_that_was_closed_meanwhile_is_opened_again() {
     run(async {

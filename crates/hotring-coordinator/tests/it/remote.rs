@@ -60,6 +60,34 @@ fn over_a_connection_it_conforms() {
     }));
 }
 
+/// The kinds of the requests that came on a link.
+async fn kinds(link: &mut UnixStream) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 16];
+    let len = link.read(&mut bytes).await.unwrap();
+    let (mut frames, mut rest, mut kinds) = (FrameReader::default(), &bytes[..len], Vec::new());
+    while let Some((frame, len)) = frames.read(rest).unwrap() {
+        kinds.push(frame.body[8]);
+        rest = &rest[len..];
+    }
+    kinds
+}
+
+/// The numbers of requests.
+const TRANSACT: u8 = 2;
+const KEEP_ALIVE: u8 = 4;
+const PING: u8 = 8;
+
+/// A node that is heard and hears nothing kept its lease alive, so that no other node took its role over.
+#[test]
+fn a_lease_is_kept_alive_only_behind_an_answer() {
+    run(async {
+        let (remote, mut links) = raw(Duration::from_millis(200));
+        assert!(unknown(remote.keep_alive(7).await).contains("no answer within"));
+        let kinds = kinds(&mut links.recv().await.unwrap()).await;
+        assert!(kinds.contains(&PING) && !kinds.contains(&KEEP_ALIVE), "{kinds:?}");
+    });
+}
+
 #[test]
 fn a_request_is_sent_at_most_once() {
     run(async {
@@ -68,16 +96,9 @@ fn a_request_is_sent_at_most_once() {
         let change = transaction(&[], &[put("a", "1")]);
         assert!(unknown(remote.transact(&change).await).contains("no answer within"));
         let mut first = links.recv().await.unwrap();
-        let mut bytes = vec![0; 1 << 16];
-        let len = first.read(&mut bytes).await.unwrap();
-        let (mut frames, mut rest, mut transactions) = (FrameReader::default(), &bytes[..len], 0);
-        while let Some((frame, len)) = frames.read(rest).unwrap() {
-            // The kinds of requests: a transaction, or a ping.
-            assert!([2, 8].contains(&frame.body[8]));
-            transactions += usize::from(frame.body[8] == 2);
-            rest = &rest[len..];
-        }
-        assert_eq!(transactions, 1);
+        let kinds = kinds(&mut first).await;
+        assert!(kinds.iter().all(|kind| [TRANSACT, PING].contains(kind)), "{kinds:?}");
+        assert_eq!(kinds.iter().filter(|kind| **kind == TRANSACT).count(), 1);
         drop(first);
         // The next request gets another connection, and the first one is not sent there.
         tokio::spawn(async move { joined(links.recv().await.unwrap(), &it).await });

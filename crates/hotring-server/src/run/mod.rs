@@ -32,7 +32,7 @@ use crate::net::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::net::worker;
 use crate::tasks::background;
 use crate::tasks::bound;
-use crate::tasks::cluster::farewell;
+use crate::tasks::cluster::{farewell, full_disk};
 use crate::tasks::deadline;
 use crate::tasks::expire;
 use crate::tasks::load;
@@ -538,6 +538,7 @@ fn accept(
         }
         tokio::task::spawn_local(background::run(server.clone()));
         tokio::task::spawn_local(farewell::keep(server.clone()));
+        tokio::task::spawn_local(full_disk::keep(server.clone()));
         // Dropping the runtime afterwards ends all tasks and closes the listeners.
         server.process.stopping().await;
         Ok(())

@@ -176,9 +176,11 @@ fn have_lead(
     if !change::agreed(flags, "Do this?")? {
         return Ok(());
     }
-    // The shard may have a primary by now: nodes come back while an operator thinks.
-    let shown = directory.shards.get(&shard).map(|(revision, _)| revision);
-    if records.read()?.shards.get(&shard).map(|(revision, _)| revision) != shown {
+    // The shard may have a primary by now: nodes come back while an operator thinks, also in the start that the record
+    // names.
+    let (now, shown) = (records.read()?, directory.shards.get(&shard));
+    let found = now.shards.get(&shard);
+    if found != shown || found.is_some_and(|(_, record)| now.has_primary(record)) {
         return Err(format!(
             "shard {shard} has changed since this was shown: look again with 'hotring cluster status'"
         ));

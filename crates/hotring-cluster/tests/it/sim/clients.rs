@@ -7,6 +7,9 @@ use crate::sim::data::{Effect, PAIRS};
 use crate::sim::node::Reply;
 use crate::sim::world::{Event, World};
 
+/// Most records that a full disk keeps back.
+const KEPT_BACK_MAX: Lsn = 4;
+
 /// What a client waits for.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -46,7 +49,9 @@ impl World {
         if self.primary_mut(n).writes(clock) != Writes::Open || !self.nodes[n].answers(self.now) {
             return;
         }
-        if !self.may_write(n, client) {
+        // On a full disk some writes are applied before the log says that it cannot be written.
+        let is_refused = self.nodes[n].data.last() > self.stream_end(n) + KEPT_BACK_MAX;
+        if !self.may_write(n, client) || is_refused {
             return;
         }
         self.values += 1;
@@ -55,7 +60,8 @@ impl World {
         self.append(n, &batch);
         let last = self.nodes[n].data.last();
         self.note(|| format!("write {client}={value} at node {n}, record {last}"));
-        self.primary_mut(n).appended(clock, last, 100 * last);
+        let told = if wrong!(TellUnwritten) { last } else { self.stream_end(n) };
+        self.primary_mut(n).appended(clock, told, 100 * last);
         self.wait(client, n, last, client, value, None);
     }
 

@@ -1,6 +1,7 @@
 //! Crashes, pauses and cuts, as far as one node keeps everything.
 
 use crate::ids::NodeId;
+use crate::primary::Primary;
 use crate::records::Shard;
 use crate::sim::data::{Data, PAIRS};
 use crate::sim::node::End;
@@ -18,6 +19,12 @@ impl World {
         if self.plan.loses && self.rng.u8(..10) == 0 {
             return self.lose_all();
         }
+        if self.plan.fills && self.full.is_none() && self.rng.u8(..3) == 0 {
+            return self.fill();
+        }
+        if self.plan.deafens && self.rng.u8(..4) == 0 {
+            return self.deafen();
+        }
         let n = self.rng.usize(..self.nodes.len());
         let long = if self.rng.bool() { 1000 } else { 6000 };
         let time = self.rng.u64(50..long);
@@ -29,7 +36,8 @@ impl World {
                     self.crash(other, time / 2 + 20);
                 }
             }
-            3 if self.is_up(n) => {
+            // What has come meanwhile, a deaf node would hear late.
+            3 if self.is_up(n) && !self.deaf.iter().any(|(deaf, ..)| *deaf == n) => {
                 self.note(|| format!("node {n} is paused for {time}"));
                 self.nodes[n].paused_until = self.now + time;
             }
@@ -50,6 +58,47 @@ impl World {
         self.nodes[to].paused_until = self.now + time;
         let soon = self.rng.u64(20..time);
         self.after(soon, Event::Abort(n, machine));
+    }
+
+    /// The disk of the primary is full for a while.
+    fn fill(&mut self) {
+        let Some((_, shard)) = &self.record else { return };
+        let n = self.index(shard.primary.node);
+        if self.is_up(n) && self.nodes[n].primary().is_some_and(Primary::is_serving) {
+            let time = self.rng.u64(500..5000);
+            self.note(|| format!("the disk of node {n} is full for {time}"));
+            self.stats.filled += 1;
+            self.full = Some((n, self.machine(n), self.nodes[n].data.last()));
+            self.after(time, Event::MakeRoom);
+        }
+    }
+
+    /// What the full disk has kept back is written, unless its node has another role by now.
+    pub fn make_room(&mut self) {
+        let Some((n, machine, _)) = self.full.take() else { return };
+        if self.machine(n) == machine && self.nodes[n].primary().is_some() {
+            let (clock, last) = (self.clock(n), self.nodes[n].data.last());
+            self.nodes[n].logged = last;
+            self.primary_mut(n).appended(clock, last, 100 * last);
+            self.ship(n);
+        }
+    }
+
+    /// The primary hears nobody for a while. All that it sends arrives.
+    fn deafen(&mut self) {
+        let Some((_, shard)) = &self.record else { return };
+        let n = self.index(shard.primary.node);
+        if !self.is_up(n) {
+            return;
+        }
+        self.numbers += 1;
+        let (number, time) = (self.numbers, self.rng.u64(500..5000));
+        self.note(|| format!("node {n} is deaf for {time}"));
+        self.stats.deafened += 1;
+        let others = (0..self.nodes.len()).filter(|m| *m != n);
+        self.cut.extend(others.map(|m| (m, n, number)));
+        self.deaf.push((n, number, self.now));
+        self.after(time, Event::Mend(number));
     }
 
     fn cut_links(&mut self, n: usize, time: u64) {
@@ -126,6 +175,7 @@ impl World {
             }
             End::Closed => self.nodes[n].data.last(),
         };
+        let kept = kept.min(self.stream_end(n));
         self.numbers += 1;
         let fresh = self.numbers.to_le_bytes();
         let now = self.now;

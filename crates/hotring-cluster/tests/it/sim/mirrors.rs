@@ -136,7 +136,7 @@ impl World {
             mirrored.is_pausing = true;
             return self.act_on_mirrors(n);
         }
-        let last = self.nodes[n].data.last();
+        let last = self.stream_end(n);
         self.primary_mut(n).paused(clock, last);
     }
 

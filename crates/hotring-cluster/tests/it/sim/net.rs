@@ -34,11 +34,11 @@ impl World {
         for node in nodes {
             let session = &self.serving(n).sessions[&node];
             let (stamp, Some(sent)) = (session.stamp, session.sent) else { continue };
-            let data = &self.nodes[n].data;
-            if sent >= data.last() {
+            let (data, end) = (&self.nodes[n].data, self.stream_end(n));
+            if sent >= end {
                 continue;
             }
-            let records = data.from(sent + 1);
+            let records = &data.from(sent + 1)[..(end - sent) as usize];
             let length = 1 + self.rng.usize(..records.len().min(RECORDS_MAX));
             let records = records[..length].to_vec();
             let session = self.serving(n).sessions.get_mut(&node).expect("it is there");
@@ -76,6 +76,7 @@ impl World {
     fn send_again_to_replicas(&mut self, n: usize) {
         let (last, values) = (self.nodes[n].data.last(), self.nodes[n].data.values);
         let nodes: Vec<_> = self.serving(n).sessions.keys().copied().collect();
+        let is_full = self.keeps_back(n);
         for node in nodes {
             let to = self.index(node);
             let follower = self.nodes[n].feed().and_then(|feed| feed.follower(node)).cloned();
@@ -86,7 +87,7 @@ impl World {
             };
             if follower.whole {
                 session.sent = Some(follower.positions.applied);
-            } else if session.copies && follower.has_acked {
+            } else if session.copies && follower.has_acked && !is_full {
                 for half in 0..2 {
                     self.send(n, to, Message::Copy(follower.stamp, half, values, last));
                 }
@@ -178,7 +179,8 @@ impl World {
             Message::ToReplica(message) => self.hand_to_replica(from, to, message),
             Message::Keys(stamp, after, keys) => {
                 let node = self.nodes[from].id;
-                if self.serving(to).sessions.get(&node).is_none_or(|known| known.stamp != stamp) {
+                let known = self.serving(to).sessions.get(&node);
+                if known.is_none_or(|known| known.stamp != stamp) || self.keeps_back(to) {
                     return;
                 }
                 let data = &self.nodes[to].data;

@@ -58,7 +58,8 @@ impl World {
         if !self.in_trouble && self.now > self.failing_over + WAITED_MAX {
             self.abort_failover(chief, self.machine(chief));
         }
-        if self.is_whim(4) {
+        let is_full = self.keeps_back(chief);
+        if self.is_whim(if is_full { 2 } else { 4 }) {
             return self.fail_over(chief);
         }
         let is_well = self.is_up(chief) && self.nodes[chief].answers(self.now);

@@ -33,6 +33,10 @@ pub struct Plan {
     pub chains: bool,
     /// Whether replicas are taken out of the record, and put back, by others than the primary.
     pub regroups: bool,
+    /// Whether primaries hear nothing for a while, and are heard.
+    pub deafens: bool,
+    /// Whether the disks of primaries are full for a while.
+    pub fills: bool,
     /// Whether power cuts stop all nodes, and disks are lost with them.
     pub loses: bool,
     /// Whether nodes outside of the shard mirror keys.
@@ -68,6 +72,8 @@ impl Plan {
             is_forced: seed % 8 == 7,
             chains: seed % 8 == 6 && n == 3,
             regroups: mode == Mode::Recorded && seed % 8 == 5,
+            fills: mode == Mode::Recorded && seed % 8 == 2,
+            deafens: mode == Mode::Recorded && seed % 8 == 3,
             mirrors: mode == Mode::Recorded && seed % 8 == 1,
             loses,
             logs: (0..n).map(|_| log(rng)).map(kept).collect(),

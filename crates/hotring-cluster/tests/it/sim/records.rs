@@ -9,9 +9,27 @@ use crate::sim::world::{Event, SHARD, World};
 /// After this many milliseconds an outcome is unknown.
 const TIME_OUT: u64 = 500;
 
+/// A request and its outcome are on their way for less than this.
+const ON_THE_WAY: u64 = 40;
+
 impl World {
     pub fn is_cut_off(&self, n: usize) -> bool {
         self.cut_off.iter().any(|(node, _)| *node == n)
+    }
+
+    /// A node hears nothing, and all that was on its way to it has arrived: it must take nobody out of the set, as its
+    /// heirs are there.
+    fn check_deaf(&mut self, n: usize, request: &Request) {
+        let is_deaf =
+            |(deaf, _, since): &(usize, u64, u64)| *deaf == n && self.now > since + ON_THE_WAY;
+        let (Request::Transact(transaction), Some((_, record))) = (request, &self.record) else {
+            return;
+        };
+        let after = &transaction.write[0].1.in_sync;
+        let removes = record.in_sync.iter().any(|node| !after.contains(node));
+        if removes && self.deaf.iter().any(is_deaf) {
+            self.violate(format!("node {n} hears nothing and removes a member: {after:?}"));
+        }
     }
 
     /// A machine asks for something.
@@ -21,9 +39,17 @@ impl World {
         let process = self.nodes[n].process.as_mut().expect("it runs");
         process.desk.start(request);
         for request in std::mem::take(&mut process.desk.asked) {
+            self.check_deaf(n, &request);
             let (there, back) = (self.rng.u64(1..20), self.rng.u64(1..20));
             let fate = if self.rng.u64(..1000) < 3 * self.plan.lost { self.rng.u8(..3) } else { 3 };
-            match if self.is_cut_off(n) { 0 } else { fate } {
+            let is_deaf = self.deaf.iter().any(|(deaf, ..)| *deaf == n);
+            match if self.is_cut_off(n) {
+                0
+            } else if is_deaf {
+                1
+            } else {
+                fate
+            } {
                 0 => {}
                 // It takes effect, but the reply is lost.
                 1 => self.after(there, Event::Ask(n, machine, request, None)),

@@ -15,6 +15,8 @@ pub struct Stats {
     pub rescues: u64,
     pub passed_on: u64,
     pub regroups: u64,
+    pub deafened: u64,
+    pub filled: u64,
     pub losses: u64,
     pub recoveries: u64,
     pub mirrored: u64,
@@ -35,6 +37,8 @@ impl Stats {
         self.rescues += other.rescues;
         self.passed_on += other.passed_on;
         self.regroups += other.regroups;
+        self.deafened += other.deafened;
+        self.filled += other.filled;
         self.losses += other.losses;
         self.recoveries += other.recoveries;
         self.mirrored += other.mirrored;

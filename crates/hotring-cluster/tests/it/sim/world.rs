@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 
 use crate::history::History;
-use crate::ids::{Identity, Incarnation, Moment, NodeId};
+use crate::ids::{Identity, Incarnation, Lsn, Moment, NodeId};
 use crate::in_sync::Set;
 use crate::lost::Extent;
 use crate::message::{Positions, ToReplica, Told};
@@ -35,6 +35,7 @@ pub enum Event {
     Operator,
     Fault,
     Mend(u64),
+    MakeRoom,
     Start(usize),
     /// The operator ends the failover of this machine.
     Abort(usize, u64),
@@ -57,6 +58,10 @@ pub struct World {
     pub cut: Vec<(usize, usize, u64)>,
     /// Nodes that do not reach the records, likewise.
     pub cut_off: Vec<(usize, u64)>,
+    /// Nodes that hear nothing, and are heard: each with the number of its fault and since when.
+    pub deaf: Vec<(usize, u64, u64)>,
+    /// The machine of a primary whose disk is full, and the last record that is written there.
+    pub full: Option<(usize, u64, Lsn)>,
     pub record: Option<(Revision, Shard)>,
     /// The start of each node that the transaction named which added it to the set last, with the revision before it.
     pub named: Vec<Option<(Revision, Incarnation)>>,
@@ -122,6 +127,8 @@ impl World {
             nodes,
             cut: Vec::new(),
             cut_off: Vec::new(),
+            deaf: Vec::new(),
+            full: None,
             record: None,
             named: vec![None; n],
             extents: vec![None; n],
@@ -232,6 +239,18 @@ impl World {
         self.machines[n]
     }
 
+    /// The last record of a primary that replicas can get: behind it a full disk keeps records back.
+    pub fn stream_end(&self, n: usize) -> Lsn {
+        let last = self.nodes[n].data.last();
+        let full = self.full.filter(|(full, machine, _)| (*full, *machine) == (n, self.machine(n)));
+        full.map_or(last, |(.., written)| last.min(written))
+    }
+
+    /// Whether the node's disk is full, and keeps records back.
+    pub fn keeps_back(&self, n: usize) -> bool {
+        self.stream_end(n) < self.nodes[n].data.last()
+    }
+
     fn incarnate(&mut self, n: usize) -> Identity {
         self.numbers += 1;
         Identity { node: self.nodes[n].id, incarnation: Incarnation(self.numbers) }
@@ -261,12 +280,14 @@ impl World {
             Event::Mend(fault) => {
                 self.cut.retain(|(.., number)| *number != fault);
                 self.cut_off.retain(|(_, number)| *number != fault);
+                self.deaf.retain(|(_, number, _)| *number != fault);
             }
+            Event::MakeRoom => self.make_room(),
             Event::Start(n) => self.start(n),
             Event::Abort(n, machine) => self.abort_failover(n, machine),
             Event::Sync => {
-                for node in &mut self.nodes {
-                    node.synced = node.data.last();
+                for n in 0..self.nodes.len() {
+                    self.nodes[n].synced = self.stream_end(n);
                 }
                 self.after(1000, Event::Sync);
             }
@@ -429,7 +450,9 @@ impl World {
                 self.nodes[n].follows = by.map(|by| self.index(by));
                 let me = self.nodes[n].process.as_ref().expect("it runs").me;
                 let held = self.primary_mut(n).held();
-                self.follow_with(n, me, held);
+                // Of what a full disk kept back the machine does not know.
+                let last = self.nodes[n].data.last();
+                self.follow_with(n, me, Held { last, ..held });
             }
             primary::Act::MustNotStart(why) => {
                 self.note(|| format!("node {n} must not start: {why:?}"));
@@ -502,7 +525,7 @@ impl World {
         for (i, effect) in batch.iter().enumerate() {
             node.data.push(Record { effect: *effect, ends: i + 1 == batch.len() });
         }
-        node.logged = node.data.last();
+        self.nodes[n].logged = self.stream_end(n);
         self.ship(n);
     }
 
@@ -559,6 +582,8 @@ impl World {
         self.healed_at = self.now;
         self.cut.clear();
         self.cut_off.clear();
+        self.deaf.clear();
+        self.make_room();
         (self.plan.lost, self.plan.doubled, self.plan.late) = (0, 0, 0);
         self.after(1000, Event::Check);
     }

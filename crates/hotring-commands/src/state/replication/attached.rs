@@ -72,6 +72,7 @@ pub struct ReplicaStatus {
     /// Bytes of the link's full copy that are sent.
     pub copied: u64,
     pub applied: Lsn,
+    pub written: Lsn,
     pub synced: Lsn,
     pub lag: Duration,
     pub lag_bytes: u64,

@@ -477,9 +477,9 @@ impl Replication {
         }
     }
 
-    /// All writes are held back, and the log ends with this record.
-    pub(super) fn paused(&self, last: Lsn, log: &Log) {
-        self.roles().paused(last, log);
+    /// All writes are held back.
+    pub(super) fn paused(&self, log: &Log) {
+        self.roles().paused(log);
         self.work.notify_one();
     }
 

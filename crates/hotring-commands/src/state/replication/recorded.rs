@@ -26,7 +26,7 @@ use hotring_store::Session;
 use tokio::sync::Notify;
 
 use super::Replication;
-use super::roles::{LinkWork, Role, Roles, Task};
+use super::roles::{LinkWork, Role, Roles, Task, tell_end};
 use crate::host::clock;
 
 /// What the machines ask of the records.
@@ -355,7 +355,7 @@ impl Roles {
         match &mut self.role {
             Role::Alone(_) => Heard::Nothing,
             Role::Primary(primary) => {
-                primary.appended(now, log.handed(), log.length());
+                tell_end(primary, now, log);
                 primary.outcome(now, outcome);
                 let serves = was_claiming && primary.is_serving();
                 self.end_asking();

@@ -183,11 +183,11 @@ impl Roles {
         ended
     }
 
-    /// All writes are held back, and the log ends with this record.
-    pub(super) fn paused(&mut self, last: Lsn, log: &Log) {
+    /// All writes are held back.
+    pub(super) fn paused(&mut self, log: &Log) {
         let now = self.now();
         if let Some(primary) = self.primary() {
-            primary.appended(now, last, log.length());
+            let last = tell_end(primary, now, log);
             primary.paused(now, last);
             self.carry_out(log);
         }
@@ -325,7 +325,7 @@ impl Roles {
     pub(super) fn grown(&mut self, log: &Log) {
         let now = self.now();
         if let Some(primary) = self.primary() {
-            primary.appended(now, log.handed(), log.length());
+            tell_end(primary, now, log);
             self.carry_out(log);
         }
     }
@@ -337,7 +337,7 @@ impl Roles {
             Role::Alone(_) if !self.awaited.is_empty() => self.tasks.push(Task::BecomePrimary),
             Role::Alone(_) => {}
             Role::Primary(primary) => {
-                primary.appended(now, log.handed(), log.length());
+                tell_end(primary, now, log);
                 primary.tick(now, told);
                 self.carry_out(log);
             }
@@ -388,7 +388,7 @@ impl Roles {
         let answer = match &mut self.role {
             Role::Alone(_) => return None,
             Role::Primary(primary) => {
-                primary.appended(now, log.handed(), log.length());
+                tell_end(primary, now, log);
                 primary.hello(now, hello, oldest);
                 None
             }
@@ -423,7 +423,7 @@ impl Roles {
         match &mut self.role {
             Role::Alone(_) => {}
             Role::Primary(primary) => {
-                primary.appended(now, log.handed(), log.length());
+                tell_end(primary, now, log);
                 primary.receive(now, from, message);
                 self.carry_out(log);
             }
@@ -551,6 +551,7 @@ impl Roles {
                 stage: attached.progress.stage(),
                 copied: attached.progress.copied(),
                 applied: follower.positions.applied,
+                written: follower.positions.written,
                 synced: follower.positions.synced,
                 lag: lag.time,
                 lag_bytes: lag.bytes,
@@ -559,6 +560,15 @@ impl Roles {
         };
         self.attached.iter().filter_map(status).collect()
     }
+}
+
+/// Tells a primary where the stream ends, and returns that. Replicas get what is written: what waits for space on a full
+/// disk is not acknowledged, and no replica lags behind it.
+pub(super) fn tell_end(primary: &mut Primary, now: Moment, log: &Log) -> Lsn {
+    let is_full = primary.is_serving() && log.error().is_some_and(|error| error.is_temporary);
+    let last = if is_full { log.written() } else { log.handed() };
+    primary.appended(now, last, log.length());
+    last
 }
 
 /// Whether the log ends with this record, as it must before an epoch begins: else the records between

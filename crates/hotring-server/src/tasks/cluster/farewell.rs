@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotring_cluster::NodeId;
 use hotring_commands::host::clock;
 use hotring_commands::state::server::Server;
 use hotring_log::Log;
@@ -15,7 +16,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
     loop {
         server.process.retiring().await;
         if let Some(log) = server.persist.durability.stream() {
-            hand_over(&server, log).await;
+            hand_over(&server, log, None, || server.process.is_retiring()).await;
         }
         if server.process.is_retiring() {
             return server.stop();
@@ -24,15 +25,21 @@ pub(crate) async fn keep(server: Arc<Server>) {
     }
 }
 
-/// Hands the role of a cluster's primary over to a replica that has everything, if there is one. Ends when that has
-/// succeeded or failed, at most after two leases: by then the handover is taken up or surely never will be.
-async fn hand_over(server: &Server, log: &Log) {
+/// Hands the role of a cluster's primary over to this replica, or to any that has everything. Ends when that has
+/// succeeded or failed, at most after two leases: by then the handover is taken up or surely never will be. It is
+/// aborted once it is not wanted any more.
+pub(super) async fn hand_over(
+    server: &Server,
+    log: &Log,
+    to: Option<NodeId>,
+    is_wanted: impl Fn() -> bool,
+) {
     let (began, lease) = (clock::monotonic(), server.settings.config().replication.lease());
-    if let Err(why) = server.replication.fail_over(None, Some(lease), false, log) {
-        return tracing::warn!(?why, "the role cannot be handed over before the end");
+    if let Err(why) = server.replication.fail_over(to, Some(lease), false, log) {
+        return tracing::warn!(?why, "the role cannot be handed over");
     }
     while server.replication.is_failing_over() && began.elapsed() < 2 * lease {
-        if !server.process.is_retiring() {
+        if !is_wanted() {
             server.replication.abort_failover(log);
         }
         tokio::time::sleep(LOOK).await;

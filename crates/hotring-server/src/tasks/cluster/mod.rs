@@ -13,6 +13,7 @@
 pub(crate) mod connect;
 mod controller;
 pub(crate) mod farewell;
+pub(crate) mod full_disk;
 pub(crate) mod identity;
 pub(crate) mod mirrors;
 pub(crate) mod moves;
