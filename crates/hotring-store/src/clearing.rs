@@ -141,7 +141,7 @@ impl Clearing {
         Clearing { is_on: AtomicBool::new(false), segments, at_once_max }
     }
 
-    /// Whether so many items may go while all keys are held.
+    /// Whether this number of items may go while all keys are held.
     pub(crate) fn is_small(&self, items: u64) -> bool {
         items <= self.at_once_max
     }

@@ -280,8 +280,8 @@ impl Steps for State {
 }
 
 /// Runs `make`, which makes Lua values of `len` bytes. Under a memory limit, mlua protects each of its steps by a call
-/// of Lua, which costs more than the step. So the limit is off meanwhile if the values fit in any case. `make` must call
-/// no function of the script.
+/// of Lua, which costs more than the step. So the limit is off meanwhile if the values fit in any case. `make` must
+/// call no function of the script.
 pub(super) fn exempt<R>(lua: &Lua, len: usize, make: impl FnOnce() -> R) -> R {
     let limit = if len <= FEW { lua.set_memory_limit(0).ok() } else { None };
     let fits = limit.is_some_and(|limit| lua.used_memory() + FEW_ROOM <= limit);
