@@ -56,6 +56,7 @@ macro_rules! session_operations {
             fn counts(self: &Self) -> (u64, u64);
             fn prefetch(self: &mut Self, keys: &mut [Key<'_>]);
             fn clear(self: &mut Self);
+            fn clear_range(self: &mut Self, from: u64, to: u64) -> (u64, u64);
             fn expire_step(self: &mut Self, budget: usize, now: u64) -> (usize, usize);
             fn damages(self: &mut Self) -> u64;
             fn scrub_step(self: &mut Self, scrub: &mut Scrub, budget: usize);

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak
 
 use hotring_index::{AnyIndex, AnySession, Taken};
 
+use crate::clearing::Clearing;
 use crate::evict::Eviction;
 use crate::gate::stripe_of;
 use crate::stripe::spread;
@@ -28,12 +29,19 @@ pub(crate) struct Database {
     pub(crate) index: AnyIndex,
     pub(crate) eviction: Arc<Eviction>,
     pub(crate) wheels: Arc<Wheels>,
+    pub(crate) clearing: Arc<Clearing>,
     pub(crate) watchers: crate::sync::Arc<Watchers>,
     /// Seed of the hash that selects a key's stripe.
     pub(crate) seed: u64,
 }
 
 impl Database {
+    /// The numbers of keys and of keys with an expiry.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let (stats, left) = (self.index.stats(), self.clearing.left());
+        (stats.items.saturating_sub(left.0), stats.expiring.saturating_sub(left.1))
+    }
+
     /// The gate's stripe for a key of this database.
     fn stripe(&self, key: &[u8]) -> u32 {
         stripe_of(spread(self.seed, key)) as u32

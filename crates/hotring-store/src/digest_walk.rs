@@ -98,15 +98,14 @@ impl DigestWalk {
             }
             Stage::Items(cursor) => {
                 let mut longs = Vec::new();
-                let next = session.read_all(|index| {
-                    index.scan(*cursor, STEP_ITEMS, *now, |entry| match long_of(&entry) {
+                let next =
+                    session.scan_index(*cursor, STEP_ITEMS, *now, |entry| match long_of(&entry) {
                         Some(long) => longs.push(long),
                         None => {
                             let digest = mixer.short(number, &entry, *now);
                             *sum = sum.wrapping_add(digest);
                         }
-                    })
-                });
+                    });
                 if let Some(damaged) = session.take_damage() {
                     return Err(damaged);
                 }

@@ -46,6 +46,7 @@
 
 mod apply;
 mod changes;
+mod clearing;
 mod container;
 mod databases;
 mod decimal;

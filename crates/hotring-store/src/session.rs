@@ -13,6 +13,7 @@ use hotring_index::AnySession as Index;
 use hotring_index::{AnyIndex, Compacted, Entry, Key, Part, Refused};
 
 use crate::changes::Change;
+use crate::clearing::Clearing;
 use crate::container::{ContainerOptions, Objects};
 use crate::databases::{DATABASES_MAX, Databases, Parked};
 use crate::error::StoreError;
@@ -47,6 +48,7 @@ pub struct Session {
     pub(crate) store: AnyIndex,
     pub(crate) containers: Arc<ContainerOptions>,
     pub(crate) wheels: Arc<Wheels>,
+    pub(crate) clearing: Arc<Clearing>,
     pub(crate) logged: Arc<Logged>,
     pub(crate) logging: Logging,
     pub(crate) databases: Arc<Databases>,
@@ -95,9 +97,9 @@ impl Session {
         (index, gate): (Index, GateSession),
         limits: Limits,
         hooks: Hooks,
-        (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
+        (eviction, wheels, clearing): (Arc<Eviction>, Arc<Wheels>, Arc<Clearing>),
         (store, containers, databases): (AnyIndex, Arc<ContainerOptions>, Arc<Databases>),
-        last_unique: Arc<AtomicU64>,
+        (logged, last_unique): (Arc<Logged>, Arc<AtomicU64>),
         (verifies, seed, name): (bool, u64, Option<&str>),
     ) -> Session {
         Session {
@@ -109,6 +111,7 @@ impl Session {
             store,
             containers,
             wheels,
+            clearing,
             logged,
             logging: Logging::default(),
             selected: 0,
@@ -146,6 +149,7 @@ impl Session {
     ) -> Option<R> {
         let key = key.into();
         let _reading = self.gate.read(spread(self.seed, key.bytes()));
+        self.clearing.settle(key, &mut self.index);
         self.index.get(key, now, f)
     }
 
@@ -158,6 +162,7 @@ impl Session {
     ) -> Option<R> {
         let key = key.into();
         let _reading = self.gate.read(spread(self.seed, key.bytes()));
+        self.clearing.settle(key, &mut self.index);
         self.index.peek(key, now, f)
     }
 
@@ -278,6 +283,7 @@ impl Session {
         let hash = spread(self.seed, key.bytes());
         let stripe = stripe_of(hash) as u32;
         let writing = enter(&mut self.gate, hash)?;
+        self.clearing.settle(key, &mut self.index);
         let mode = self.logged.modes.get();
         let mut hooks = if self.hooks.have_work(stripe, key.bytes()) {
             Some(ActiveHooks {
@@ -388,6 +394,12 @@ impl Session {
     /// Like [`admit`](Self::admit), with this many bytes in addition to the present ones.
     #[cold]
     pub(crate) fn admit_more(&mut self, len: usize) -> Result<(), StoreError> {
+        // What a clear has left goes before any key.
+        for _ in 0..CLEARED_STEPS {
+            if !self.clear_some() {
+                break;
+            }
+        }
         if self.logged.modes.get().is_replica() {
             // Only a session that follows another kind of server writes; eviction is its primary's. Any other write is
             // refused within the gate, and must not evict before.
@@ -411,6 +423,27 @@ impl Session {
             Ok(()) => Ok(()),
             Err(refused) => self.refuse(refused, len),
         }
+    }
+
+    /// As [`hotring_index::Session::scan`] of the index, within the gate.
+    pub(crate) fn scan_index(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        now: u64,
+        mut f: impl FnMut(Entry<'_>),
+    ) -> u64 {
+        let _reading = self.gate.read_all();
+        if !self.clearing.is_on() {
+            return self.index.scan(cursor, count, now, f);
+        }
+        let segments = self.clearing.freeze();
+        self.index.scan_hashes(cursor, count, |hash, entry| {
+            let is_past = entry.expire_at.is_some_and(|at| at <= now);
+            if !is_past && !segments.is_stale(hash) {
+                f(entry);
+            }
+        })
     }
 
     /// Number of items.
@@ -584,6 +617,9 @@ fn may_write(logged: &Logged, writes: Writes, key: &[u8]) -> bool {
     let grounds = logged.grounds.get();
     writes.may(grounds.map_or(Standing::Open, |grounds| grounds.standing(key)))
 }
+
+/// Steps of a clear ([`Session::clear_some`]) in an operation that needs memory, about a millisecond in all.
+const CLEARED_STEPS: usize = 8;
 
 /// Values of at least this length, in bytes, must fit below the memory limit; each session may exceed the limit by a
 /// shorter value.

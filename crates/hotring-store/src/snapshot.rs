@@ -304,12 +304,10 @@ impl Session {
         longs: &mut Vec<Long>,
         mut f: impl FnMut(&Effect<'_>),
     ) -> Result<u64, SnapshotFailed> {
-        let next = self.read_all(|index| {
-            index.scan(cursor, count, NO_TIME, |entry| {
-                if is_wanted(entry.key) {
-                    hand_out(&entry, longs, &mut f);
-                }
-            })
+        let next = self.scan_index(cursor, count, NO_TIME, |entry| {
+            if is_wanted(entry.key) {
+                hand_out(&entry, longs, &mut f);
+            }
         });
         match self.take_damage() {
             Some(damaged) => Err(SnapshotFailed::Damaged(damaged)),

@@ -8,6 +8,7 @@ use std::task::Waker;
 use hotring_index::{AnyIndex, AnySession, Buffer, Checksum, Config, ConfigError, Stalled};
 use hotring_log::{Log, Lsn};
 
+use crate::clearing::Clearing;
 use crate::container::ContainerOptions;
 use crate::databases::{Database, Databases};
 use crate::evict::{Eviction, EvictionOptions};
@@ -64,6 +65,10 @@ pub struct Options {
     pub text_plain_max: usize,
     /// Maximum number of watches ([`Session::watch`]) open at the same time.
     pub watches_max: u64,
+    /// Maximum items of a database that a clear removes while it holds all keys; 4,096 take about a millisecond. More
+    /// become absent at the same moment, and are removed in steps ([`Session::clear_some`]). Without effect on items
+    /// with checksums, which are removed at once.
+    pub cleared_at_once_max: u64,
     /// [`UniqueNumbers`](crate::UniqueNumbers) begin after this. Clients keep such numbers longer than a store lives,
     /// so it must be greater than all numbers of earlier stores.
     pub unique_base: u64,
@@ -90,6 +95,7 @@ impl Default for Options {
             scored_packed_len_max: 64,
             text_plain_max: 64 << 10,
             watches_max: 1_000,
+            cleared_at_once_max: 4096,
             unique_base: 0,
             index: Config::default(),
         }
@@ -182,6 +188,7 @@ pub struct Store {
     hooks: Hooks,
     pub(crate) eviction: Arc<Eviction>,
     wheels: Arc<Wheels>,
+    clearing: Arc<Clearing>,
     pub(crate) logged: Arc<Logged>,
     /// The last number of [`UniqueNumbers`](crate::UniqueNumbers).
     last_unique: Arc<AtomicU64>,
@@ -253,11 +260,14 @@ impl Store {
         let last_unique = Arc::new(AtomicU64::new(options.unique_base));
         let eviction = Arc::new(Eviction::new(seed));
         let wheels = Arc::new(Wheels::new());
+        let at_once_max = options.cleared_at_once_max;
+        let clearing = Arc::new(Clearing::new(at_once_max));
         let logged = Arc::new(Logged::new(seed, fault));
         let first = Database {
             index: index.clone(),
             eviction: eviction.clone(),
             wheels: wheels.clone(),
+            clearing: clearing.clone(),
             watchers,
             seed,
         };
@@ -269,6 +279,7 @@ impl Store {
                 index: open(own).expect("the first index took these settings"),
                 eviction: Arc::new(Eviction::new(seed ^ apart)),
                 wheels: Arc::new(Wheels::new()),
+                clearing: Arc::new(Clearing::new(at_once_max)),
                 watchers: Arc::new(Watchers::new(watches_max)),
                 seed: seed ^ apart,
             }
@@ -280,6 +291,7 @@ impl Store {
             hooks,
             eviction,
             wheels,
+            clearing,
             logged,
             last_unique,
             databases,
@@ -307,9 +319,9 @@ impl Store {
             (index, gate),
             self.limits,
             self.hooks.clone(),
-            (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
+            (self.eviction.clone(), self.wheels.clone(), self.clearing.clone()),
             (self.index.clone(), self.containers.clone(), self.databases.clone()),
-            self.last_unique.clone(),
+            (self.logged.clone(), self.last_unique.clone()),
             (self.checksum == Checksum::Verify, self.seed, name),
         )
     }
@@ -487,7 +499,7 @@ impl Store {
 
     /// Number of keys in all databases, including expired ones that are not reclaimed yet.
     pub fn len(&self) -> usize {
-        self.databases.present().map(|(_, database)| database.index.len()).sum()
+        self.databases.present().map(|(_, database)| database.counts().0 as usize).sum()
     }
 
     /// Whether there are no keys.
@@ -512,6 +524,9 @@ impl Store {
             if database_id > 0 {
                 stats.index.add(&database.index.stats());
             }
+            let (items, expiring) = database.clearing.left();
+            stats.index.items = stats.index.items.saturating_sub(items);
+            stats.index.expiring = stats.index.expiring.saturating_sub(expiring);
             let (pinned, (entries, bytes)) =
                 (database.eviction.pins.pinned(), database.wheels.size());
             stats.watches += database.watchers.open();
@@ -530,11 +545,11 @@ impl Store {
         let order = self.databases.order();
         let mut found = Vec::new();
         for (database_id, database) in self.databases.present() {
-            let stats = database.index.stats();
+            let (items, expiring) = database.counts();
             let number =
                 order.iter().position(|at| *at == database_id).unwrap_or(database_id.into());
-            if stats.items > 0 {
-                found.push((number as u8, stats.items, stats.expiring));
+            if items > 0 {
+                found.push((number as u8, items, expiring));
             }
         }
         found.sort_unstable();

@@ -102,7 +102,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             ],
             &[
                 "wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged", "mode",
-                "marks", "grounds",
+                "marks", "grounds", "clearing",
             ],
             &["write", "databases"],
             &["session"],

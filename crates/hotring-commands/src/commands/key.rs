@@ -101,6 +101,7 @@ pub(crate) fn copy(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn randomkey(c: &mut Context<'_>) -> Outcome {
+    super::process::finish_clear(c);
     match c.store.random_key(c.locals.random.u64(..), c.now) {
         Some(key) => c.reply.bulk(&key),
         None => c.reply.null(),

@@ -1,6 +1,7 @@
 //! Commands on the entire store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, MODULE LIST, SHUTDOWN.
 
 use hotring_protocol::Writer;
+use hotring_store::Session;
 
 use super::save;
 use crate::host::{clock, fiber};
@@ -12,6 +13,9 @@ use crate::state::snapshots::EndHow;
 
 /// The error of a SHUTDOWN that did not end the server. Clients know it from Redis.
 const NOT_SHUT_DOWN: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
+
+/// Keys that a step of a clear removes.
+const CLEARED_KEYS: u32 = 256;
 
 /// Keys that a walk meets at once.
 const STEP_KEYS: u32 = 64;
@@ -49,33 +53,41 @@ fn hidden(c: &mut Context<'_>) -> u64 {
 }
 
 pub(crate) fn flushdb(c: &mut Context<'_>) -> Outcome {
-    check_flush(c)?;
-    c.store.clear();
+    flush(c, Session::clear)
+}
+
+pub(crate) fn flushall(c: &mut Context<'_>) -> Outcome {
+    flush(c, Session::clear_all)
+}
+
+/// Removes keys. Without ASYNC, the client waits until their memory is free, but no other client does.
+fn flush(c: &mut Context<'_>, clear: fn(&mut Session)) -> Outcome {
+    let waits = match c.args.get(1) {
+        _ if c.args.len() > 2 => return Err(Failure::Syntax),
+        Some(mode) if !is_flush_mode(mode) => return Err(Failure::Syntax),
+        Some(mode) => mode.eq_ignore_ascii_case(b"sync"),
+        None => true,
+    };
+    clear(c.store);
     c.store.take_refused()?;
+    if waits {
+        finish_clear(c);
+    }
     c.reply.ok();
     Ok(())
 }
 
-pub(crate) fn flushall(c: &mut Context<'_>) -> Outcome {
-    check_flush(c)?;
-    c.store.clear_all();
-    c.store.take_refused()?;
-    c.reply.ok();
-    Ok(())
+/// Removes what a flush has left, in turns with other connections. Within a transaction or script that holds all keys
+/// it does nothing: others would wait for it.
+pub(super) fn finish_clear(c: &mut Context<'_>) {
+    while !c.store.is_alone() && c.store.clear_some() {
+        fiber::rest_after(CLEARED_KEYS);
+    }
 }
 
 /// Whether the word is a mode of a command that flushes.
 pub(super) fn is_flush_mode(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync")
-}
-
-/// Checks the option. ASYNC and SYNC are the same, because removed items are always reclaimed later.
-fn check_flush(c: &Context<'_>) -> Outcome {
-    match c.args.len() {
-        1 => Ok(()),
-        2 if is_flush_mode(&c.args[1]) => Ok(()),
-        _ => Err(Failure::Syntax),
-    }
 }
 
 pub(crate) fn time(c: &mut Context<'_>) -> Outcome {

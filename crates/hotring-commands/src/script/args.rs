@@ -4,6 +4,8 @@
 //! process, and so does filling Lua's stack completely. Hence every function must leave at least [`STACK_RESERVE`]
 //! slots free, whatever its number of arguments, and must keep no reference after it returns.
 
+use std::iter;
+
 use mlua::{
     Error, FromLua, Function, IntoLua, IntoLuaMulti, Lua, MultiValue, String as Text, Value,
     Variadic,
@@ -33,6 +35,12 @@ pub(super) fn collect((First(first), mut rest): Bounded) -> MultiValue {
         rest.push_front(first);
     }
     rest
+}
+
+/// As [`collect`], without moving the arguments.
+pub(super) fn each((First(first), rest): &Bounded) -> impl Iterator<Item = &Value> {
+    let is_nothing = first.is_nil() && rest.is_empty();
+    iter::once(first).filter(move |_| !is_nothing).chain(rest)
 }
 
 /// The first argument.

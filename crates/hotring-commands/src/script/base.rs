@@ -11,6 +11,9 @@ use super::redis::Raised;
 const BEHIND: &str = "tables behind others";
 const NEXT: &str = "next";
 
+/// The error of a change of a library's table.
+const READ_ONLY: &str = "Attempt to modify a readonly table";
+
 /// The functions for the prelude. `behind` is the map from stand-ins to originals.
 pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
     let (behind, weak) = (lua.create_table()?, lua.create_table()?);
@@ -30,8 +33,22 @@ pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
 /// The first argument, which must be a table, and its original if the table is a stand-in.
 fn table(lua: &Lua, args: &MultiValue) -> mlua::Result<(Table, Option<Table>)> {
     let Some(Value::Table(table)) = args.front() else { return wrong_type(lua, args, 0, "table") };
+    Ok((table.clone(), original(lua, table)?))
+}
+
+/// The original of a stand-in; None for any other table.
+fn original(lua: &Lua, table: &Table) -> mlua::Result<Option<Table>> {
     let behind: Table = lua.named_registry_value(BEHIND)?;
-    Ok((table.clone(), behind.raw_get(table)?))
+    behind.raw_get(table)
+}
+
+/// Raises an error if the table is a stand-in: all later scripts would find what is added to it.
+pub(super) fn must_be_writable(lua: &Lua, table: &Table) -> mlua::Result<()> {
+    // Each stand-in has a metatable, and few other tables have.
+    if table.metatable().is_some() && original(lua, table)?.is_some() {
+        return raised(READ_ONLY);
+    }
+    Ok(())
 }
 
 /// `pairs`. It iterates over a copy of a library's table, because scripts get the table that is iterated.
@@ -70,7 +87,7 @@ fn rawget(lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
 fn rawset(lua: &Lua, args: &MultiValue) -> mlua::Result<Table> {
     let (shown, behind) = table(lua, args)?;
     if behind.is_some() {
-        return raised("Attempt to modify a readonly table");
+        return raised(READ_ONLY);
     }
     match (args.get(1), args.get(2)) {
         (None, _) => bad_argument(lua, 1, "value expected"),

@@ -6,10 +6,11 @@ use std::rc::Rc;
 
 use hotring_cluster::{Slot, slot_of};
 use hotring_protocol::{ArgsView, KeptArgs, Part, read_part};
-use mlua::{Error, Lua, MultiValue, Value};
+use mlua::{Error, Lua, Value};
 
+use super::args::{Bounded, each};
 use super::redis::Raised;
-use super::state::{State, Stop, stopped};
+use super::state::{State, Stop, exempt, stopped};
 use super::values;
 use crate::acl::Origin;
 use crate::commands::answer::{answer, deny};
@@ -59,7 +60,7 @@ impl<'a, 'c> Caller<'a, 'c> {
     }
 
     /// Runs a command. Returns its reply as a Lua value, or raises its error.
-    pub(super) fn call(&mut self, lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
+    pub(super) fn call(&mut self, lua: &Lua, args: &Bounded) -> mlua::Result<Value> {
         if self.state.stopped().is_some() {
             return Err(stopped());
         }
@@ -71,20 +72,19 @@ impl<'a, 'c> Caller<'a, 'c> {
         }
         match read_part(&mut &self.reply[..]) {
             Some(Part::Error(text)) => raise(Raised::Counted(text.to_vec())),
-            _ => values::from_reply(lua, self.reply),
+            _ => exempt(lua, self.reply.len(), || values::from_reply(lua, self.reply)),
         }
     }
 
     /// Runs the command. On success its reply is in `self.reply`.
-    fn execute(&mut self, args: &MultiValue) -> mlua::Result<Result<(), Refusal>> {
-        if args.is_empty() {
+    fn execute(&mut self, args: &Bounded) -> mlua::Result<Result<(), Refusal>> {
+        self.request.clear();
+        let mut args = each(args).peekable();
+        if args.peek().is_none() {
             return Ok(Err(Refusal::NotAsked(NO_COMMAND)));
         }
-        self.request.clear();
-        for arg in args {
-            if !values::add_argument(arg, self.request) {
-                return Ok(Err(Refusal::NotAsked(BAD_ARGUMENT)));
-            }
+        if !args.all(|arg| values::add_argument(arg, self.request)) {
+            return Ok(Err(Refusal::NotAsked(BAD_ARGUMENT)));
         }
         self.request.end();
         let spec = match self.resolve() {

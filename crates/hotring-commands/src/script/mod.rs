@@ -7,7 +7,7 @@
 //!                                                    |             v
 //!                                 values.rs <-- call.rs --> answer(), as any request
 //! ```
-//! `prelude.lua` is the sandbox: no files, no modules, no bytecode, and globals that last for one run. Time,
+//! `prelude.lua` is the sandbox: no files, no modules, no bytecode, and globals that no script can change. Time,
 //! instructions and memory of a run are bounded ([`state`]). An interpreter whose run has exceeded a bound must not run
 //! again: the next script gets a new one.
 //!
@@ -30,7 +30,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hotring_protocol::{ArgsView, KeptArgs};
+use hotring_protocol::KeptArgs;
 use mlua::{ChunkMode, Error, Function, Lua, LuaOptions, StdLib, Table, Value};
 
 use crate::settings::config::Config;
@@ -39,7 +39,7 @@ use crate::state::failure::Failure;
 use crate::state::interpreter::{Ended, Interpreter, Run};
 use crate::state::scripts::{Script, Scripts, Sha};
 use crate::table::lookup;
-use args::{Bounded, collect};
+use args::Bounded;
 use call::Caller;
 use state::{State, Stop};
 
@@ -58,8 +58,9 @@ const IDLE_LEN_MAX: usize = 4 << 20;
 /// The interpreter of one thread.
 struct LuaInterpreter {
     lua: Lua,
-    /// The function that the prelude returns; it runs a script in the sandbox.
+    /// The function that runs a script in the sandbox, and the environment of all scripts. The prelude returns both.
     run: Function,
+    environment: Table,
     state: Rc<State>,
     compiled: HashMap<Sha, Arc<Script>>,
     /// The compiled functions by script name. They are in a Lua table, because mlua's reference slots are few.
@@ -88,23 +89,26 @@ pub(crate) fn interpreter(
         native.set("struct", pack::functions(&lua)?)?;
         native.set("bit", bit::functions(&lua)?)?;
         let functions = lua.create_table()?;
-        let run: Function = lua.load(PRELUDE).set_name("=prelude").call(native)?;
+        let (run, environment) = lua.load(PRELUDE).set_name("=prelude").call(native)?;
         state::watch(&lua, &state)?;
         lua.set_memory_limit(config.lua_memory())?;
-        Ok((lua, run, functions, state))
+        Ok(LuaInterpreter {
+            lua,
+            run,
+            environment,
+            state,
+            compiled: HashMap::new(),
+            functions,
+            version: 0,
+            request: KeptArgs::default(),
+            reply: Vec::new(),
+            is_spent: false,
+        })
     };
-    let (lua, run, functions, state) = build().map_err(|error: Error| failure(&error))?;
-    Ok(Box::new(LuaInterpreter {
-        lua,
-        run,
-        state,
-        compiled: HashMap::new(),
-        functions,
-        version: 0,
-        request: KeptArgs::default(),
-        reply: Vec::new(),
-        is_spent: false,
-    }))
+    match build() {
+        Ok(interpreter) => Ok(Box::new(interpreter)),
+        Err(error) => Err(failure(&error)),
+    }
 }
 
 impl Interpreter for LuaInterpreter {
@@ -119,7 +123,8 @@ impl Interpreter for LuaInterpreter {
 
     fn compile(&mut self, sha: &Sha, script: &Arc<Script>) -> Result<(), Failure> {
         let chunk = self.lua.load(&*script.code).set_name(format!("@{CHUNK}"));
-        let function = chunk.set_mode(ChunkMode::Text).into_function().map_err(|error| {
+        let chunk = chunk.set_mode(ChunkMode::Text).set_environment(self.environment.clone());
+        let function = chunk.into_function().map_err(|error| {
             let why = match error {
                 Error::SyntaxError { message, .. } => message,
                 other => other.to_string(),
@@ -189,15 +194,20 @@ impl LuaInterpreter {
         c: &mut Context<'_>,
     ) -> mlua::Result<(bool, Value)> {
         let LuaInterpreter { lua, run: enter, functions, state, request, reply, .. } = self;
-        let function: Function = functions.raw_get(script.name.as_str())?;
-        let keys = strings(lua, run.keys)?;
-        let args = strings(lua, run.args)?;
+        let (lua, enter, functions) = (&*lua, &*enter, &*functions);
         let mut caller = Caller::new(run, state, request, reply, c);
         let caller = &mut caller;
         lua.scope(move |scope| {
-            let call = scope
-                .create_function_mut(move |lua, args: Bounded| caller.call(lua, &collect(args)))?;
-            enter.call((function, keys, args, call))
+            let parameters =
+                state::exempt(lua, values::len(run.keys) + values::len(run.args), || {
+                    let function: Function = functions.raw_get(script.name.as_str())?;
+                    let keys = values::strings(lua, run.keys)?;
+                    let args = values::strings(lua, run.args)?;
+                    let call = scope
+                        .create_function_mut(move |lua, args: Bounded| caller.call(lua, &args))?;
+                    Ok::<_, Error>((function, keys, args, call))
+                })?;
+            enter.call(parameters)
         })
     }
 
@@ -219,20 +229,13 @@ impl LuaInterpreter {
         }
         let end = c.reply_len_max;
         let version = self.state.version();
-        if values::write_reply(&value, version, end, c.counters, &mut c.reply)? {
+        let write = || values::write_reply(&value, version, end, c.counters, &mut c.reply);
+        if state::exempt(&self.lua, 0, write)? {
             let spec = lookup(c.args.at(0)).expect("only known commands run");
             c.counters.by_command.fail(spec.id as usize);
         }
         Ok(Ended::Replied)
     }
-}
-
-fn strings(lua: &Lua, args: ArgsView<'_>) -> mlua::Result<Table> {
-    let table = lua.create_table_with_capacity(args.len(), 0)?;
-    for (i, arg) in args.iter().enumerate() {
-        table.raw_set(i + 1, lua.create_string(arg)?)?;
-    }
-    Ok(table)
 }
 
 const OUT_OF_MEMORY: Failure = Failure::text("ERR Script needs more memory than lua-memory-limit");

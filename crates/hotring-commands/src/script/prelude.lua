@@ -1,8 +1,8 @@
 -- What a script sees, and what it does not. Loaded once for each interpreter, with the functions of
--- Rust; returns the function that runs a script.
+-- Rust; returns the function that runs a script, and the environment of all scripts.
 --
--- Each run has globals of its own, and cannot change the libraries, so that no script can change another
--- one's world. Nothing else leads from one run to the next.
+-- All runs share the globals and the libraries, and none can change them. Only KEYS, ARGV and redis.call belong
+-- to a run. Nothing else leads from one run to the next.
 
 local native = ...
 local error, getmetatable, loadstring, pairs, select, setfenv, setmetatable, tostring, type =
@@ -118,13 +118,12 @@ getmetatable("").__metatable = false
 -- Redis's own generator, begun anew by each run: all servers draw the same numbers.
 math.random, math.randomseed = native.random, native.seed
 
--- The server's commands, as long as a run lasts.
-local current
-
+-- Its `call` runs the server's commands, as long as a run lasts. It is a function of C, so that its caller's line is
+-- known also where it is called last.
 local redis = native.redis
 
 function redis.pcall(...)
-  local ok, reply = pcall(current, ...)
+  local ok, reply = pcall(redis.call, ...)
   if ok then return reply end
   return unwrap(reply)
 end
@@ -156,14 +155,14 @@ local libraries = {
   cjson = native.cjson, cmsgpack = native.cmsgpack, struct = native.struct, bit = native.bit,
 }
 
-local base = {
+local globals = {
   assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs,
   pcall = own_pcall, rawequal = rawequal, select = select, setmetatable = setmetatable, tonumber = tonumber, tostring = tostring,
   type = type, unpack = unpack, xpcall = own_xpcall, _VERSION = _VERSION,
 }
 
 -- The other ways to use it would outlast the run.
-function base.collectgarbage(what)
+function globals.collectgarbage(what)
   if what == nil or what == "collect" or what == "count" or what == "step" then
     return collect(what)
   end
@@ -174,72 +173,52 @@ local function refuse()
   error("Attempt to modify a readonly table", 2)
 end
 
--- Libraries are read-only: a script has a table of its own in front of each, and this is what is behind it.
+-- A table that no script may change: scripts have a stand-in, and this is what is behind it.
 local behind = native.base.behind
 
-local function shown_library(library)
-  local shown = setmetatable({}, { __index = library, __newindex = refuse, __metatable = false })
-  behind[shown] = library
+local function read_only(original)
+  local shown = setmetatable({}, { __index = original, __newindex = refuse, __metatable = false })
+  behind[shown] = original
   return shown
 end
 
+for name, library in pairs(libraries) do globals[name] = read_only(library) end
+local environment = read_only(globals)
+globals._G = environment
+
 -- In C: their errors name the caller's line.
-base.pairs, base.next = native.base.pairs, native.base.next
-base.rawget, base.rawset = native.base.rawget, native.base.rawset
+globals.pairs, globals.next = native.base.pairs, native.base.next
+globals.rawget, globals.rawset = native.base.rawget, native.base.rawset
 
 -- Chunks get the script's globals, and are text: bytecode could do anything.
-local function loader(globals)
-  return function(text, name)
-    if type(text) ~= "string" or string_sub(text, 1, 1) == "\27" then
-      return nil, "only text can be loaded"
-    end
-    local f, reason = loadstring(text, name)
-    if f then setfenv(f, globals) end
-    return f, reason
+local function load_text(text, name)
+  if type(text) ~= "string" or string_sub(text, 1, 1) == "\27" then
+    return nil, "only text can be loaded"
   end
+  local f, reason = loadstring(text, name)
+  if f then setfenv(f, environment) end
+  return f, reason
+end
+globals.loadstring = load_text
+
+function globals.load(...)
+  local next_part, name = ...
+  if type(next_part) ~= "function" then
+    local kind = select("#", ...) == 0 and "no value" or type(next_part)
+    error("bad argument #1 to 'load' (function expected, got " .. kind .. ")", 2)
+  end
+  local parts = {}
+  while true do
+    local part = next_part()
+    if part == nil or part == "" then break end
+    parts[#parts + 1] = part
+  end
+  return load_text(concat(parts), name or "=(load)")
 end
 
-local function collector(globals)
-  local load_text = loader(globals)
-  return function(...)
-    local next_part, name = ...
-    if type(next_part) ~= "function" then
-      local kind = select("#", ...) == 0 and "no value" or type(next_part)
-      error("bad argument #1 to 'load' (function expected, got " .. kind .. ")", 2)
-    end
-    local parts = {}
-    while true do
-      local part = next_part()
-      if part == nil or part == "" then break end
-      parts[#parts + 1] = part
-    end
-    return load_text(concat(parts), name or "=(load)")
-  end
-end
-
--- Finds a global when a run uses it first.
-local lazy = {}
-function lazy.__index(globals, name)
-  local library, value = libraries[name], base[name]
-  if library then
-    -- A function of C, so that its caller's line is known also where it is called last.
-    if name == "redis" then
-      local own = {}
-      for key, entry in pairs(library) do own[key] = entry end
-      own.call = current
-      library = own
-    end
-    value = shown_library(library)
-  elseif name == "loadstring" then
-    value = loader(globals._G)
-  elseif name == "load" then
-    value = collector(globals._G)
-  elseif value == nil then
-    error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
-  end
-  globals[name] = value
-  return value
-end
+setmetatable(globals, { __index = function(_, name)
+  error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+end })
 
 local function handle(err)
   err = unwrap(err)
@@ -249,21 +228,12 @@ local function handle(err)
   return err
 end
 
-local nothing, last = {}, nil
-
-return function(script, keys, argv, call)
-  local globals = setmetatable({ KEYS = keys, ARGV = argv }, lazy)
-  local shown = setmetatable({}, { __index = globals, __newindex = refuse, __metatable = false })
-  globals._G = shown
-  -- The globals refer to the key themselves, so that Lua would never free the pair.
-  if last then behind[last] = nil end
-  behind[shown], last = globals, shown
-  setfenv(script, shown)
-  current = call
+local function run(script, keys, argv, call)
+  globals.KEYS, globals.ARGV, redis.call = keys, argv, call
   local ok, result = xpcall(script, handle)
-  current = nil
-  -- The compiled script stays, what it has used does not.
-  setfenv(script, nothing)
-  behind[shown], last = nil, nil
+  -- What the run has used must not stay.
+  globals.KEYS, globals.ARGV, redis.call = nil, nil, nil
   return ok, result
 end
+
+return run, environment

@@ -31,6 +31,11 @@ const EVERY: u32 = 1_000;
 const EVERY_SLOW: u32 = 10;
 const SLOW: Duration = Duration::from_millis(5);
 
+/// Values made of up to this many bytes need no look at the memory limit if this much of it is left: no byte takes more
+/// than 64 as a part of a Lua value.
+const FEW: usize = 4 << 10;
+const FEW_ROOM: usize = 64 * FEW;
+
 /// The reason for stopping a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -272,6 +277,22 @@ impl Steps for State {
         self.pending.set(0);
         self.step(pending)
     }
+}
+
+/// Runs `make`, which makes Lua values of `len` bytes. Under a memory limit, mlua protects each of its steps by a call
+/// of Lua, which costs more than the step. So the limit is off meanwhile if the values fit in any case. `make` must
+/// call no function of the script.
+pub(super) fn exempt<R>(lua: &Lua, len: usize, make: impl FnOnce() -> R) -> R {
+    let limit = if len <= FEW { lua.set_memory_limit(0).ok() } else { None };
+    let fits = limit.is_some_and(|limit| lua.used_memory() + FEW_ROOM <= limit);
+    let back = || _ = limit.map(|limit| lua.set_memory_limit(limit));
+    if !fits {
+        back();
+        return make();
+    }
+    let made = make();
+    back();
+    made
 }
 
 /// The error that ends a run; no `pcall` can stop it.

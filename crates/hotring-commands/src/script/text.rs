@@ -7,6 +7,7 @@ use memchr::memmem;
 use mlua::{Function, Lua, MultiValue, String as Text, Table, Value};
 
 use super::args::{bad_argument, function, integer, text, type_name};
+use super::base::must_be_writable;
 use super::pattern::{Captured, Fault, Found, Matcher};
 use super::redis::{refused, refused_at};
 use super::state::{State, stopped};
@@ -266,6 +267,9 @@ fn shift(lua: &Lua, args: &MultiValue, state: &State, name: &str) -> mlua::Resul
     let is_insert = name == "insert";
     if is_insert && !(2..=3).contains(&args.len()) {
         return refused_at(lua, 1, "wrong number of arguments to 'insert'");
+    }
+    if is_insert {
+        must_be_writable(lua, table)?;
     }
     if is_insert && args.len() == 2 {
         let len = table.raw_len();

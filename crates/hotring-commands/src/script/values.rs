@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt::Write;
 
-use hotring_protocol::{KeptArgs, Part, Version, Writer, read_part};
+use hotring_protocol::{ArgsView, KeptArgs, Part, Version, Writer, read_part};
 use mlua::{Lua, Table, Value};
 
 use crate::observe::counters::Counters;
@@ -14,6 +14,23 @@ const DEPTH_MAX: usize = 128;
 
 /// The field of an error table that tells that the error has been counted. Scripts may see it, so the name is Redis's.
 const COUNTED: &str = "ignore_error_stats_update";
+
+/// Approximate memory of a string in Lua beyond its bytes.
+const STRING_LEN: usize = 32;
+
+/// Approximate memory of a table of these strings.
+pub(super) fn len(texts: ArgsView<'_>) -> usize {
+    texts.iter().map(|text| STRING_LEN + text.len()).sum()
+}
+
+/// A table of strings.
+pub(super) fn strings(lua: &Lua, texts: ArgsView<'_>) -> mlua::Result<Table> {
+    let table = lua.create_table_with_capacity(texts.len(), 0)?;
+    for (i, text) in texts.iter().enumerate() {
+        table.raw_set(i + 1, lua.create_string(text)?)?;
+    }
+    Ok(table)
+}
 
 /// Adds a value to a request; false if it is neither a string nor a number.
 pub(super) fn add_argument(value: &Value, request: &mut KeptArgs) -> bool {
@@ -108,9 +125,7 @@ pub(super) fn is_counted(error: &Table) -> bool {
 }
 
 fn tagged(lua: &Lua, tag: &str, value: impl mlua::IntoLua) -> mlua::Result<Value> {
-    let table = lua.create_table()?;
-    table.raw_set(tag, value)?;
-    Ok(Value::Table(table))
+    Ok(Value::Table(lua.create_table_from([(tag, value)])?))
 }
 
 /// Writes the result of a script as a reply. `script` is the RESP version that the script uses. Returns whether the

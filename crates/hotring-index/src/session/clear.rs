@@ -59,19 +59,40 @@ impl<'s, K: Kind, E: Engine> Pinned<'s, K, E> {
 impl<K: Kind, E: Engine> Session<K, E> {
     /// Removes every item that is present when the scan reaches its position. O(n).
     pub fn clear(&mut self) {
-        let mut cursor = 0u64;
+        self.clear_range(0, 0);
+    }
+
+    /// As [`clear`](Self::clear), for the items at the positions from `from` to before `to`; 0 stands for the end. A
+    /// position is a hash with its bits reversed. Returns the numbers of removed items and of those with an expiry.
+    pub fn clear_range(&mut self, from: u64, to: u64) -> (u64, u64) {
+        let range = from..=to.wrapping_sub(1);
+        let before = self.own_counts();
+        let mut cursor = from;
         loop {
             let mut pinned = self.pin();
-            let from = E::bucket(&mut pinned, cursor.reverse_bits());
-            (cursor, _) = E::scan(&mut pinned, cursor, STEP, |pinned, hit| {
-                pinned.kill_present(hit);
-                1
+            let bucket = E::bucket(&mut pinned, cursor.reverse_bits());
+            let (next, _) = E::scan(&mut pinned, cursor, STEP, |pinned, hit| {
+                let position = pinned.shared.kind.item_hash(hit.item).reverse_bits();
+                if range.contains(&position) {
+                    pinned.kill_present(hit);
+                }
+                // Nothing behind the range is of interest.
+                if position > *range.end() { STEP } else { 1 }
             });
-            E::sweep(&mut pinned, from, cursor);
+            E::sweep(&mut pinned, bucket, next);
             drop(pinned);
-            if cursor == 0 {
-                return;
+            if next == 0 || !range.contains(&next) {
+                break;
             }
+            cursor = next;
         }
+        let after = self.own_counts();
+        (before.0.wrapping_sub(after.0), before.1.wrapping_sub(after.1))
+    }
+
+    /// This session's shares of the numbers of items and of expiring items; either may be negative.
+    fn own_counts(&self) -> (u64, u64) {
+        let record = self.local.participant.record();
+        (record.items.load().cast_unsigned(), record.expiring.load().cast_unsigned())
     }
 }

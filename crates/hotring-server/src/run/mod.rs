@@ -353,6 +353,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
         text_plain_max: config.text_plain_max,
         watches_max: config.waiting_max,
         unique_base: clock::unix_ms() << CAS_BITS,
+        cleared_at_once_max: Options::default().cleared_at_once_max,
         index: IndexConfig { checksum: config.checksum, ..index },
     };
     let store = Store::open_with(options, move |config| engine.open(config))

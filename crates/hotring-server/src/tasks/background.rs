@@ -1,6 +1,6 @@
-//! Periodic upkeep on the accepting thread: the walk of SCRUB, the search for big keys, aging of access data,
-//! compaction of item memory, trimming of the tracking table, closing of silent connections, the rate of commands,
-//! and warnings about stalled threads.
+//! Periodic upkeep on the accepting thread: the rest of a flush, the walk of SCRUB, the search for big keys, aging of
+//! access data, compaction of item memory, trimming of the tracking table, closing of silent connections, the rate of
+//! commands, and warnings about stalled threads.
 //!
 //! Expiry and the memory limit have their own threads ([`super::expire`], [`super::bound`]). The accepting thread
 //! has little else to do. Open connections never wait for a tick. A new connection waits for one tick at most:
@@ -60,6 +60,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         ticks += 1;
         let deadline = clock::monotonic() + TICK_MAX;
         server.memcached.flush_if_due(&mut store, &server.clients.pause, clock::unix_ms());
+        while store.clear_some() && clock::monotonic() < deadline {}
         // This thread accepts connections: no walk may wait for a script that holds a key.
         if !store.walk_must_wait() {
             server.observe.big_keys.step(&mut store, clock::unix_ms());

@@ -87,6 +87,7 @@ impl Session {
         std::mem::swap(&mut self.store, &mut other.database.index);
         std::mem::swap(&mut self.eviction, &mut other.database.eviction);
         std::mem::swap(&mut self.wheels, &mut other.database.wheels);
+        std::mem::swap(&mut self.clearing, &mut other.database.clearing);
         std::mem::swap(&mut self.hooks.watchers, &mut other.database.watchers);
         std::mem::swap(&mut self.seed, &mut other.database.seed);
         self.parked[usize::from(self.database_id)] = Some(other);
@@ -124,8 +125,8 @@ impl Session {
 
     /// Number of keys of the current database, and number of those with an expiry.
     pub fn len(&self) -> (u64, u64) {
-        let stats = self.store.stats();
-        (stats.items, stats.expiring)
+        let (stats, left) = (self.store.stats(), self.clearing.left());
+        (stats.items.saturating_sub(left.0), stats.expiring.saturating_sub(left.1))
     }
 
     /// Removes every key of every database, at one moment for every observer.

@@ -85,15 +85,14 @@ impl Session {
             self.write_as(Writes::Hidden, |session| session.forget_pins(&grounds, &is_kept));
         }
         let (mut found, mut kept) = (Vec::new(), 0);
-        let next = self.read_all(|index| {
-            index.scan(cursor, count, NO_TIME, |entry| match grounds.standing(entry.key) {
+        let next =
+            self.scan_index(cursor, count, NO_TIME, |entry| match grounds.standing(entry.key) {
                 standing if !standing.is_hidden() => {}
                 standing if Writes::Hidden.may(standing) && !is_kept(entry.key) => {
                     found.push(Box::<[u8]>::from(entry.key));
                 }
                 _ => kept += 1,
-            })
-        });
+            });
         // A damaged item is removed like any other.
         self.take_damage();
         let removed = self.write_as(Writes::Hidden, |session| {

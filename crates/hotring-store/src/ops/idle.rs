@@ -36,6 +36,7 @@ impl Session {
             _ => return,
         };
         let _reading = self.gate.read(self.gate_hash(key));
+        self.clearing.settle(key.into(), &mut self.index);
         let cursor = self.index.key_hash(key).reverse_bits();
         // A review visits all items of one hash together, from its position on.
         self.index.review(cursor, 1, |entry, marked| {

@@ -5,6 +5,7 @@ use hotring_log::Effect;
 
 use super::read::memory_of;
 use crate::container::is_present;
+use crate::databases::Database;
 use crate::gate::Hold;
 use crate::grounds::{Grounds, Standing};
 use crate::holds::Keys;
@@ -13,7 +14,10 @@ use crate::value::{ValueRef, view_entry_at};
 use hotring_index::AnySession as Index;
 
 /// Keys that are found, and then removed, when not all are cleared.
-const CLEARED_AT_ONCE: usize = 512;
+const FOUND_AT_ONCE: usize = 512;
+
+/// Slots of the table whose clearing takes as long as that of an item.
+const SLOTS_PER_ITEM: u64 = 8;
 
 impl Session {
     /// Visits about `count` keys from `cursor` on and returns the next cursor, 0 at the end. Begin with 0. Visits every
@@ -26,10 +30,8 @@ impl Session {
         now: u64,
         mut f: impl FnMut(&[u8], ValueRef<'_>),
     ) -> u64 {
-        self.read_all(|index| {
-            index.scan(cursor, count, now, |entry| {
-                view_entry_at(&entry, now, |value| f(entry.key, value));
-            })
+        self.scan_index(cursor, count, now, |entry| {
+            view_entry_at(&entry, now, |value| f(entry.key, value));
         })
     }
 
@@ -41,26 +43,41 @@ impl Session {
         now: u64,
         mut f: impl FnMut(&[u8], usize),
     ) -> u64 {
-        self.read_all(|index| {
-            index.scan(cursor, count, now, |entry| {
-                if is_present(&entry, now) {
-                    f(entry.key, memory_of(&entry));
-                }
-            })
+        self.scan_index(cursor, count, now, |entry| {
+            if is_present(&entry, now) {
+                f(entry.key, memory_of(&entry));
+            }
         })
     }
 
-    /// A key near the position that `random` selects; None if the database has none that clients see.
+    /// A key near the position that `random` selects; None if the database has none that clients see. First removes
+    /// what a clear [has left](Self::clear_some).
     pub fn random_key(&mut self, random: u64, now: u64) -> Option<Vec<u8>> {
+        loop {
+            while self.clear_some() {}
+            if let Some(found) = self.random_among_present(random, now) {
+                return found;
+            }
+        }
+    }
+
+    /// As [`random_key`](Self::random_key). None if the database has been cleared meanwhile.
+    fn random_among_present(&mut self, random: u64, now: u64) -> Option<Option<Vec<u8>>> {
         let has_observers = self.changes.is_some() || self.is_observed();
         let _reading = self.gate.read_all();
+        if self.clearing.is_on() {
+            return None;
+        }
         let keeps_expired = has_observers || self.logged.modes.get().keeps_expired();
         let grounds = self.logged.grounds.get();
         let sampled = match keeps_expired || grounds.is_some() {
             true => None,
-            false => self.index.sample(random, now, |entry| live_key(&entry, now))?,
+            false => match self.index.sample(random, now, |entry| live_key(&entry, now)) {
+                None => return Some(None),
+                sampled => sampled.flatten(),
+            },
         };
-        sampled.or_else(|| next_live_key(&mut self.index, random, now, grounds.as_deref()))
+        Some(sampled.or_else(|| next_live_key(&mut self.index, random, now, grounds.as_deref())))
     }
 
     /// Prefetches the memory of these keys into the processor's cache, as one batch. The keys then include their
@@ -76,7 +93,8 @@ impl Session {
     }
 
     /// Removes every key of the current database, at one moment for every observer. Keys that come from another store
-    /// stay ([`Standing::Importing`](crate::Standing)).
+    /// stay ([`Standing::Importing`](crate::Standing)). The items of a large database are freed later: see
+    /// [`clear_some`](Self::clear_some).
     pub fn clear(&mut self) {
         let before = self.hold(&Keys::All, Hold::WriteOnce, |session| {
             session.may_write().then(|| session.clear_here())
@@ -92,10 +110,31 @@ impl Session {
             self.clear_all_but(&grounds);
             return None;
         }
-        self.index.clear();
+        let before = self.clear_items();
         self.log_effect(&Effect::Clear);
         self.hooks.watchers.notify_cleared(self.hooks.origin.actor);
-        Some((self.eviction.cleared(), self.wheels.clear()))
+        Some((before, self.eviction.cleared(), self.wheels.clear()))
+    }
+
+    fn clear_items(&mut self) -> impl Sized + use<> {
+        let stats = self.store.stats();
+        let is_small = self.clearing.is_small(stats.items.max(stats.slots / SLOTS_PER_ITEM));
+        // An item with a damaged hash is not among the items of its segment.
+        if !is_small && !self.verifies {
+            return self.clearing.begin((stats.items, stats.expiring));
+        }
+        self.index.clear();
+        self.clearing.end()
+    }
+
+    /// Removes about 256 of the items that a clear has left in any database. True if there are more. Operations do so
+    /// only where they look for keys, so some session must call this until it returns false.
+    pub fn clear_some(&mut self) -> bool {
+        let is_on = |database: &Database| database.clearing.is_on();
+        let next = self.databases.present().find(|(_, database)| is_on(database));
+        let Some((database_id, _)) = next else { return false };
+        self.within(database_id, |session| session.clearing.step(&mut session.index));
+        self.databases.present().any(|(_, database)| is_on(database))
     }
 
     /// Removes every key and pin but those that are coming from another store. It takes time for each key, but keys are
@@ -106,7 +145,7 @@ impl Session {
         let (mut found, mut cursor) = (Vec::new(), 0);
         loop {
             // At time 0 nothing has expired.
-            cursor = self.index.scan(cursor, CLEARED_AT_ONCE, 0, |entry| {
+            cursor = self.index.scan(cursor, FOUND_AT_ONCE, 0, |entry| {
                 if goes(entry.key) {
                     found.push(entry.key.to_vec());
                 }

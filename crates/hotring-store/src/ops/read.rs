@@ -197,6 +197,7 @@ impl Session {
     pub fn accesses(&mut self, key: &[u8], now: u64) -> Option<Accesses> {
         let (policy, tick, dates) = (self.eviction.policy(), self.tick(), self.dates_accesses());
         let _reading = self.gate.read(self.gate_hash(key));
+        self.clearing.settle(key.into(), &mut self.index);
         let found =
             self.index.peek_marked(key, now, |entry, bits| (is_present(&entry, now), bits))?;
         let (true, bits) = found else { return None };

@@ -233,19 +233,25 @@ impl Session {
     /// Reads keys at one moment. `f` may run several times; only the result of its last run counts.
     pub(crate) fn read_many<R>(&mut self, keys: &[&[u8]], mut f: impl FnMut(&mut Index) -> R) -> R {
         let held = self.keys(keys.iter().copied());
+        let mut f = |session: &mut Session| {
+            for key in keys {
+                session.clearing.settle((*key).into(), &mut session.index);
+            }
+            f(&mut session.index)
+        };
         if self.gate.holds_any() {
-            return self.hold(&held, Hold::Read, |session| f(&mut session.index));
+            return self.hold(&held, Hold::Read, f);
         }
         let tries = (SPOILT_READS_MAX / keys.len().max(1)).clamp(1, 16);
         for _ in 0..tries {
             if self.gate.snapshot_begin(&held) {
-                let result = f(&mut self.index);
+                let result = f(self);
                 if self.gate.snapshot_end(&held) {
                     return result;
                 }
             }
         }
-        self.hold(&held, Hold::Read, |session| f(&mut session.index))
+        self.hold(&held, Hold::Read, f)
     }
 
     pub(crate) fn hold_keys<'k, R>(

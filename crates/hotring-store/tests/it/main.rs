@@ -1,6 +1,7 @@
 //! The store's integration tests, one binary.
 
 mod appliers;
+mod clearing;
 mod concurrency;
 mod container_history;
 mod container_log;

@@ -1,6 +1,9 @@
 //! DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, RANDOMKEY: every option and every error.
 
-use crate::exec::dialogue::play;
+use hotring_protocol::Version;
+use hotring_store::Options;
+
+use crate::exec::dialogue::{Dialogue, play};
 
 #[test]
 fn presence() {
@@ -94,4 +97,30 @@ fn randomkey() {
         RANDOMKEY x             -> -ERR wrong number of arguments for 'randomkey' command¶
         ",
     );
+}
+
+#[test]
+fn a_flush_is_over_for_all_commands_before_its_memory_is_free() {
+    let options = Options { cleared_at_once_max: 0, ..Options::default() };
+    let mut dialogue = Dialogue::with(Version::Resp2, options);
+    for (flush, frees) in [("FLUSHALL ASYNC", false), ("FLUSHDB", true), ("FLUSHALL SYNC", true)] {
+        for n in 0..500 {
+            assert_eq!(dialogue.say(&format!("SET key:{n} v EX 100")), "+OK¶");
+        }
+        assert_eq!(dialogue.say(flush), "+OK¶");
+        assert_eq!(!dialogue.server().store.session().clear_some(), frees, "{flush}");
+        for (request, reply) in [
+            ("DBSIZE", ":0¶"),
+            ("SCAN 0 COUNT 1000", "*2¶$1¶0¶*0¶"),
+            ("KEYS *", "*0¶"),
+            ("EXISTS key:1 key:2", ":0¶"),
+            ("MGET key:3 key:4", "*2¶$-1¶$-1¶"),
+            ("SET key:5 w NX GET", "$-1¶"),
+            ("DBSIZE", ":1¶"),
+            ("RANDOMKEY", "$5¶key:5¶"),
+        ] {
+            assert_eq!(dialogue.say(request), reply, "{flush}: {request}");
+        }
+        assert!(dialogue.say("INFO keyspace").contains("db0:keys=1,expires=0"), "{flush}");
+    }
 }

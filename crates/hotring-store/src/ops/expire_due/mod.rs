@@ -121,6 +121,7 @@ impl Session {
                     wheels.enter_again(taken, now + 1, now);
                     return removed;
                 };
+                self.clearing.settle(key[..].into(), &mut self.index);
                 let mode = self.logged.modes.get();
                 if mode.is_replica() {
                     return removed;

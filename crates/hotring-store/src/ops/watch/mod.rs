@@ -100,6 +100,7 @@ impl Session {
             // A look must not wait: its thread serves other connections, possibly the holder's.
             return Watched::Waiting { until: Some(now + HELD_PAUSE_MS) };
         };
+        self.clearing.settle(watch.key().into(), &mut self.index);
         let there = |entry: Entry<'_>| is_present(&entry, now).then_some(entry.expire_at);
         let expiry = self.index.peek(watch.key(), now, there);
         drop(reading);

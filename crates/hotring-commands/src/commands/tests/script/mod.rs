@@ -245,10 +245,15 @@ fn a_run_does_not_affect_the_next() {
         "pcall(loadstring('string.upper = nil')) return 1",
         "pcall(loadstring('redis.call = nil')) return 1",
         "pcall(rawset, _G, 'leak', 1) return 1",
-        "table.insert(redis, 1) pcall(rawset, math, 'leak', 1) return 1",
+        "for _, t in pairs({_G, redis, math}) do pcall(table.insert, t, 1) pcall(table.insert, t, 1, 2) end return 1",
+        "pcall(table.sort, redis) pcall(table.remove, redis) pcall(rawset, math, 'leak', 1) return 1",
         "pcall(rawset, string, 'rep', error) for _, part in pairs({_G, redis}) do pairs(part) end return 1",
         "local _, strings = pairs(string) strings.upper = nil return 1",
         "KEYS.leak = 1 return 1",
+        "setmetatable(KEYS, {__index = function() return 'leak' end}) return 1",
+        "for name in pairs(_G) do pcall(rawset, _G, name, nil) end return 1",
+        "for name in pairs(redis) do pcall(rawset, redis, name, nil) end return 1",
+        "pcall(function() redis.call = nil end) pcall(function() KEYS = nil end) return 1",
         "collectgarbage('stop') return 1",
         "math.randomseed(7) return 1",
         "pcall(setmetatable, _G, {}) return 1",
@@ -261,6 +266,21 @@ fn a_run_does_not_affect_the_next() {
                      tostring(KEYS.leak) .. string.len('') .. string.sub('abc', 2, 2)";
         assert_eq!(eval(&mut dialogue, check, &[], &[]), "$18¶Aaaxnilnilnilnil0b¶", "{script}");
     }
+}
+
+/// What a script finds must not tell what earlier ones have used.
+#[test]
+fn all_scripts_see_the_same_globals() {
+    let mut dialogue = Dialogue::new(Version::Resp2);
+    let names = "local names = {} for name in pairs(_G) do names[#names + 1] = name end \
+                 table.sort(names) return table.concat(names, ' ')";
+    let first = eval(&mut dialogue, names, &[], &[]);
+    for name in ["KEYS", "ARGV", "redis", "cjson", "string", "pairs", "loadstring", "_G"] {
+        assert!(first.contains(name), "{name}: {first}");
+    }
+    eval(&mut dialogue, "return cjson.encode({struct.pack('i', #KEYS)})", &["a"], &["b"]);
+    assert_eq!(eval(&mut dialogue, names, &[], &[]), first);
+    assert_eq!(eval(&mut dialogue, "return {#rawget(_G, 'KEYS'), #ARGV}", &[], &[]), "*2¶:0¶:0¶");
 }
 
 #[test]
@@ -347,6 +367,15 @@ fn a_script_that_takes_too_much_memory_is_ended() {
         assert!(is_refusal, "{script}: {reply}");
         assert_eq!(eval(&mut dialogue, "return 1", &[], &[]), ":1¶");
     }
+    // Here only replies take memory, each of them little.
+    dialogue.say(&format!("RPUSH list {}", "v ".repeat(100)));
+    let replies = "local t = {} for i = 1, 5000 do t[i] = false end \
+                   for i = 1, 5000 do t[i] = redis.call('LRANGE', KEYS[1], 0, -1) end return 1";
+    let reply = eval(&mut dialogue, replies, &["list"], &[]);
+    assert!(reply.contains("lua-memory-limit"), "{reply}");
+    let long = "x".repeat(5_000_000);
+    let reply = eval(&mut dialogue, "return #ARGV[1]", &[], &[&long]);
+    assert!(reply.contains("lua-memory-limit"), "{reply}");
     // A value that is too long for Lua does not harm the connection either.
     dialogue.say("SETRANGE long 8000000 x");
     let reply = eval(&mut dialogue, "return redis.call('GET', KEYS[1])", &["long"], &[]);
