@@ -71,7 +71,7 @@ mod variants {
         FeedOverEpoch,
         /// Someone else adds a replica to the in-sync set.
         AddAsMember,
-        /// A member is removed by a primary that may hear nobody.
+        /// A member is removed by a primary that may hear no other node.
         RemoveUnheard,
         /// What a full disk keeps back counts as part of the stream.
         TellUnwritten,

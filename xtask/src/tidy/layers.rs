@@ -176,6 +176,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "memory",
                 "mercury",
                 "moves",
+                "pauses",
                 "proxy",
                 "reclamation",
                 "replay",

@@ -6,15 +6,15 @@
 mod logger;
 mod names;
 mod proxy;
+mod workers;
+
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use hotring_coordinator::{Coordinator, Embedded};
+use hotring_coordinator::Coordinator;
 use hotring_log::{Disk, Id, Storage, stored_id};
 use hotring_messages::Provider;
 use hotring_proxy::Proxy;
@@ -24,21 +24,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::runtime::LocalRuntime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 
-use crate::admin;
 use crate::net::fabric;
-use crate::net::listen::{self, Acceptor, Incoming, UnixPath};
-use crate::net::worker;
-use crate::tasks::background;
-use crate::tasks::bound;
-use crate::tasks::cluster::{farewell, full_disk};
+use crate::net::listen::{self, Incoming, UnixPath};
 use crate::tasks::deadline;
-use crate::tasks::expire;
 use crate::tasks::load;
 use crate::tasks::messages;
 use crate::tasks::replicate;
-use crate::tasks::watchdog;
 use crate::tasks::write_log;
 use hotring_commands::host::clock;
 use hotring_commands::host::start_error::StartError;
@@ -48,9 +40,7 @@ use hotring_commands::state::memcached as memcached_state;
 use hotring_commands::state::server::{Parts, Server};
 pub use logger::log_to_stderr;
 use names::{Membership, names, random_id, random_u64, run_id};
-
-/// The name of the thread that grows the index, on which no operation waits.
-const EXPANDER: &str = "hotring-expand";
+use workers::{start_admin, start_threads};
 
 /// File descriptors other than client connections: listeners, signals, standard streams, admin
 /// connections; and, for each thread, its event loop.
@@ -463,87 +453,6 @@ fn warn_of_protection(server: &Server, tls_addresses: &[SocketAddr]) {
             );
         }
     }
-}
-
-fn start_threads(
-    server: &Arc<Server>,
-    embedded: Option<Embedded>,
-    tcp: Vec<(TcpListener, listen::Spoken)>,
-    unix: Option<UnixListener>,
-) -> Result<Vec<JoinHandle<()>>, StartError> {
-    let mut threads = Vec::new();
-    let mut doors = Vec::new();
-    for index in 0..server.settings.config().threads {
-        let (door, incoming) = mpsc::unbounded_channel();
-        doors.push(door);
-        let (server, embedded, seed) = (server.clone(), embedded.clone(), random_u64()?);
-        // A runtime is bound to its thread, so it must be built there.
-        threads.push(spawn(&threads::io_name(index), move || {
-            match worker::event_loop(&server, index) {
-                Ok(runtime) => worker::run(&runtime, &server, embedded, index, seed, incoming),
-                Err(error) => {
-                    tracing::error!(%error, "cannot start an event loop");
-                    server.stop();
-                }
-            }
-        })?);
-    }
-    // `maintain` returns at once for an engine that needs no such thread.
-    let expanding = server.clone();
-    threads.push(spawn(EXPANDER, move || {
-        expanding.store.maintain(|| expanding.process.is_stopping());
-    })?);
-    let watching = server.clone();
-    let bounded = server.clone();
-    threads.push(spawn(bound::THREAD, move || bound::run(&bounded))?);
-    threads.push(spawn(watchdog::THREAD, move || watchdog::watch(&watching))?);
-    let expiring = server.clone();
-    threads.push(spawn(expire::THREAD, move || expire::run(&expiring))?);
-    let following = server.clone();
-    threads.push(spawn(replicate::THREAD, move || replicate::run(&following))?);
-    let server = server.clone();
-    threads.push(spawn(background::THREAD, move || {
-        if let Err(error) = accept(&server, doors, tcp, unix) {
-            tracing::error!(%error, "cannot accept connections");
-            server.stop();
-        }
-    })?);
-    Ok(threads)
-}
-
-fn start_admin(server: &Arc<Server>, listener: TcpListener) -> Result<JoinHandle<()>, StartError> {
-    let server = server.clone();
-    spawn(admin::THREAD, move || {
-        if let Err(error) = admin::run(&server, listener) {
-            tracing::error!(%error, "cannot serve the admin address");
-        }
-    })
-}
-
-fn accept(
-    server: &Arc<Server>,
-    threads: Vec<mpsc::UnboundedSender<listen::Incoming>>,
-    tcp: Vec<(TcpListener, listen::Spoken)>,
-    unix: Option<UnixListener>,
-) -> std::io::Result<()> {
-    let acceptor = Rc::new(Acceptor { server: server.clone(), threads, files_logged: None.into() });
-    threads::event_loop()?.block_on(async {
-        server.persist.loading.grace().await;
-        for (listener, spoken) in tcp {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::task::spawn_local(acceptor.clone().accept_tcp(listener, spoken));
-        }
-        if let Some(listener) = unix {
-            let listener = tokio::net::UnixListener::from_std(listener)?;
-            tokio::task::spawn_local(acceptor.clone().accept_unix(listener));
-        }
-        tokio::task::spawn_local(background::run(server.clone()));
-        tokio::task::spawn_local(farewell::keep(server.clone()));
-        tokio::task::spawn_local(full_disk::keep(server.clone()));
-        // Dropping the runtime afterwards ends all tasks and closes the listeners.
-        server.process.stopping().await;
-        Ok(())
-    })
 }
 
 fn runtime() -> Result<LocalRuntime, StartError> {

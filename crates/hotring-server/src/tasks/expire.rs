@@ -29,7 +29,7 @@ const REST: Duration = Duration::from_millis(1);
 /// The longest sleep: the system's clock may be set.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// The longest sleep while keys must not be removed: nobody wakes the thread when they may.
+/// The longest sleep while keys must not be removed: no wake-up comes when they may.
 const HELD_BACK_MAX: Duration = Duration::from_millis(100);
 
 /// Wakes the thread.

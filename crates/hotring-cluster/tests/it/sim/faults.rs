@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// The primary hears nobody for a while. All that it sends arrives.
+    /// The primary hears no other node for a while. All that it sends arrives.
     fn deafen(&mut self) {
         let Some((_, shard)) = &self.record else { return };
         let n = self.index(shard.primary.node);

@@ -17,8 +17,8 @@ impl World {
         self.cut_off.iter().any(|(node, _)| *node == n)
     }
 
-    /// A node hears nothing, and all that was on its way to it has arrived: it must take nobody out of the set, as its
-    /// heirs are there.
+    /// A node hears nothing, and all that was on its way to it has arrived: it must take no member out of the set, as
+    /// its heirs are there.
     fn check_deaf(&mut self, n: usize, request: &Request) {
         let is_deaf =
             |(deaf, _, since): &(usize, u64, u64)| *deaf == n && self.now > since + ON_THE_WAY;

@@ -562,8 +562,8 @@ impl Roles {
     }
 }
 
-/// Tells a primary where the stream ends, and returns that. Replicas get what is written: what waits for space on a full
-/// disk is not acknowledged, and no replica lags behind it.
+/// Tells a primary where the stream ends, and returns that. Replicas get what is written: what waits for space on a
+/// full disk is not acknowledged, and no replica lags behind it.
 pub(super) fn tell_end(primary: &mut Primary, now: Moment, log: &Log) -> Lsn {
     let is_full = primary.is_serving() && log.error().is_some_and(|error| error.is_temporary);
     let last = if is_full { log.written() } else { log.handed() };

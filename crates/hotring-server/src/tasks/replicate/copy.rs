@@ -39,9 +39,12 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Time between two looks whether records are applied.
 const APPLY_PAUSE: Duration = Duration::from_millis(1);
 
+/// Says whether a copy has a key.
+pub(in crate::tasks) type IsWanted = dyn Fn(&[u8]) -> bool + Send + Sync;
+
 /// Says which keys a copy has, and hears how far it is.
 pub(in crate::tasks) struct Wanted {
-    pub(in crate::tasks) is_wanted: Arc<dyn Fn(&[u8]) -> bool + Send + Sync>,
+    pub(in crate::tasks) is_wanted: Arc<IsWanted>,
     pub(in crate::tasks) progress: Arc<Progress>,
 }
 
