@@ -1,5 +1,6 @@
 //! The part of each I/O thread's state that other threads may read.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use crate::observe::beats::Beats;
@@ -18,7 +19,7 @@ pub struct ThreadShared {
     /// The number of connections, by which the acceptor balances new connections.
     pub connections: AtomicUsize,
     /// The thread's heartbeat, for the watchdog.
-    pub beats: Beats,
+    pub beats: Arc<Beats>,
     /// The keys that the thread's requests name most often.
     pub hot_keys: HotKeys,
     /// How often each slot is used, on a node of a cluster.

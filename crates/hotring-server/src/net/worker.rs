@@ -38,11 +38,13 @@ const BEATS_TO_IDLE: u32 = 10;
 /// The event loop of I/O thread `index`. A thread that sleeps until there is work has no beats: so it need not wake for
 /// them.
 pub(crate) fn event_loop(server: &Arc<Server>, index: usize) -> io::Result<LocalRuntime> {
-    let (sleeper, waker) = (server.clone(), server.clone());
+    // Not the server: it has wakers of this event loop, and so both would stay for ever.
+    let (beats, started) = (server.threads[index].beats.clone(), server.process.started);
+    let sleeping = beats.clone();
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .on_thread_park(move || sleeper.threads[index].beats.end())
-        .on_thread_unpark(move || waker.threads[index].beats.beat(waker.process.started))
+        .on_thread_park(move || sleeping.end())
+        .on_thread_unpark(move || beats.beat(started))
         .build_local(Default::default())
 }
 
