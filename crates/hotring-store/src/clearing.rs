@@ -60,8 +60,9 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    fn new(items: u64, expiring: u64) -> Segments {
-        let log = (items / SEGMENT_ITEMS).max(1).ilog2() + 1;
+    /// As many segments as this much work needs, in items.
+    fn new(work: u64, (items, expiring): (u64, u64)) -> Segments {
+        let log = (work / SEGMENT_ITEMS).max(1).ilog2() + 1;
         let log = log.clamp(SEGMENTS_MIN_LOG, SEGMENTS_MAX_LOG);
         Segments {
             shift: u64::BITS - log,
@@ -76,7 +77,7 @@ impl Segments {
 
     /// No segments, none of which is stale.
     fn none() -> Segments {
-        let segments = Segments::new(0, 0);
+        let segments = Segments::new(0, (0, 0));
         // ORDERING: Relaxed, no other thread has them yet.
         segments.stale.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         segments
@@ -154,12 +155,13 @@ impl Clearing {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// Makes all keys absent. There are this many items, and items with an expiry. The caller must hold all keys. The
-    /// result should be dropped when no session waits.
+    /// Makes all keys absent. `work` is the number of items that take as long to remove; `counts` gives the numbers of
+    /// items, and of those with an expiry. The caller must hold all keys. The result should be dropped when no session
+    /// waits.
     #[must_use]
-    pub(crate) fn begin(&self, (items, expiring): (u64, u64)) -> Segments {
+    pub(crate) fn begin(&self, work: u64, counts: impl FnOnce() -> (u64, u64)) -> Segments {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *segments, Segments::new(items, expiring));
+        let before = std::mem::replace(&mut *segments, Segments::new(work, counts()));
         // ORDERING: Release pairs with the Acquire in `is_on`: whoever settles a segment before the hold ends has seen
         // the hold, as have all that see the items gone.
         self.is_on.store(true, Ordering::Release);
@@ -203,14 +205,18 @@ impl Clearing {
         self.segments.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The numbers of items that are left in stale segments, and of those with an expiry.
-    pub(crate) fn left(&self) -> (u64, u64) {
+    /// The numbers of items, and of those with an expiry, without what is left in stale segments. `counts` gives those
+    /// of the index.
+    pub(crate) fn present(&self, counts: impl FnOnce() -> (u64, u64)) -> (u64, u64) {
         if !self.is_on() {
-            return (0, 0);
+            return counts();
         }
-        let segments = self.read();
-        // ORDERING: Relaxed, statistics.
-        (segments.items.load(Ordering::Relaxed), segments.expiring.load(Ordering::Relaxed))
+        // A step would lower the index's counts before its own.
+        let left = self.freeze();
+        let (items, expiring) = counts();
+        // ORDERING: Relaxed, the lock orders them.
+        let left = (left.items.load(Ordering::Relaxed), left.expiring.load(Ordering::Relaxed));
+        (items.saturating_sub(left.0), expiring.saturating_sub(left.1))
     }
 
     fn after(&self, was_last: bool) {

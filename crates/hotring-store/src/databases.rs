@@ -38,8 +38,10 @@ pub(crate) struct Database {
 impl Database {
     /// The numbers of keys and of keys with an expiry.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let (stats, left) = (self.index.stats(), self.clearing.left());
-        (stats.items.saturating_sub(left.0), stats.expiring.saturating_sub(left.1))
+        self.clearing.present(|| {
+            let stats = self.index.stats();
+            (stats.items, stats.expiring)
+        })
     }
 
     /// The gate's stripe for a key of this database.

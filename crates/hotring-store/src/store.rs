@@ -520,13 +520,13 @@ impl Store {
             expiry_entries: 0,
             expiry_bytes: 0,
         };
+        let (mut items, mut expiring) = (0, 0);
         for (database_id, database) in self.databases.present() {
             if database_id > 0 {
                 stats.index.add(&database.index.stats());
             }
-            let (items, expiring) = database.clearing.left();
-            stats.index.items = stats.index.items.saturating_sub(items);
-            stats.index.expiring = stats.index.expiring.saturating_sub(expiring);
+            let counts = database.counts();
+            (items, expiring) = (items + counts.0, expiring + counts.1);
             let (pinned, (entries, bytes)) =
                 (database.eviction.pins.pinned(), database.wheels.size());
             stats.watches += database.watchers.open();
@@ -537,6 +537,7 @@ impl Store {
             stats.expiry_entries += entries;
             stats.expiry_bytes += bytes;
         }
+        (stats.index.items, stats.index.expiring) = (items, expiring);
         stats
     }
 

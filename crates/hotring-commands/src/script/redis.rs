@@ -29,7 +29,7 @@ pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     native.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
     native.raw_set("unwrap", lua.create_function(unwrap)?)?;
     let shared = Rc::clone(state);
-    native.raw_set("is_over", lua.create_function(move |_, ()| Ok(shared.stopped().is_some()))?)?;
+    native.raw_set("is_over", lua.create_function(move |_, ()| Ok(shared.is_over()))?)?;
     let shared = Rc::clone(state);
     native.raw_set("random", function(lua, move |lua, args| random(lua, args, &shared))?)?;
     let shared = Rc::clone(state);

@@ -72,6 +72,8 @@ pub(super) struct State {
     lines: Arc<Lines>,
     lines_max: Cell<u64>,
     stop: Cell<Option<Stop>>,
+    /// The run has met the common memory limit, in the hook.
+    exceeds: Cell<bool>,
     deadline: Cell<Option<Instant>>,
     /// The number of slow scripts, and whether this run is among them.
     slow: Arc<Slow>,
@@ -106,6 +108,7 @@ impl State {
             lines: Arc::clone(&scripts.lines),
             lines_max: Cell::new(0),
             stop: Cell::new(None),
+            exceeds: Cell::new(false),
             deadline: Cell::new(None),
             steps: Cell::new(u64::MAX),
             pending: Cell::new(0),
@@ -124,6 +127,7 @@ impl State {
     pub(super) fn begin(&self, config: &Config) {
         self.running.begin();
         self.stop.set(None);
+        self.exceeds.set(false);
         let time = Duration::from_millis(config.lua_time_ms);
         let now = clock::monotonic();
         self.looked.set(now);
@@ -138,6 +142,11 @@ impl State {
         self.version.set(Version::Resp2);
         self.wide.set(false);
         self.seed(0);
+    }
+
+    /// Whether an error may come from the hook: Lua runs its handler without one, so nothing could end the handler.
+    pub(super) fn is_over(&self) -> bool {
+        self.stopped().is_some() || self.exceeds.get()
     }
 
     /// Records the memory of the interpreter between two runs.
@@ -255,6 +264,7 @@ impl State {
         let memory = lua.used_memory();
         self.running.take_note(memory);
         if memory > self.running.share(self.all_max.get()) {
+            self.exceeds.set(true);
             return Err(Error::MemoryError("not enough memory".to_owned()));
         }
         Ok(())

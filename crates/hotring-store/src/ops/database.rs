@@ -125,8 +125,10 @@ impl Session {
 
     /// Number of keys of the current database, and number of those with an expiry.
     pub fn len(&self) -> (u64, u64) {
-        let (stats, left) = (self.store.stats(), self.clearing.left());
-        (stats.items.saturating_sub(left.0), stats.expiring.saturating_sub(left.1))
+        self.clearing.present(|| {
+            let stats = self.store.stats();
+            (stats.items, stats.expiring)
+        })
     }
 
     /// Removes every key of every database, at one moment for every observer.

@@ -118,10 +118,14 @@ impl Session {
 
     fn clear_items(&mut self) -> impl Sized + use<> {
         let stats = self.store.stats();
-        let is_small = self.clearing.is_small(stats.items.max(stats.slots / SLOTS_PER_ITEM));
+        let work = stats.items.max(stats.slots / SLOTS_PER_ITEM);
+        let is_small = self.clearing.is_small(work);
         // An item with a damaged hash is not among the items of its segment.
         if !is_small && !self.verifies {
-            return self.clearing.begin((stats.items, stats.expiring));
+            return self.clearing.begin(work, || {
+                let stats = self.store.stats();
+                (stats.items, stats.expiring)
+            });
         }
         self.index.clear();
         self.clearing.end()

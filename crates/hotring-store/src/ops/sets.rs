@@ -352,7 +352,7 @@ impl Session {
         self.hold_keys(all, |session| {
             session.check_role()?;
             let damages = session.damages();
-            let sets = snapshots(&mut session.index, keys, now)?;
+            let sets = session.sets_at_once(keys, now)?;
             if session.damages() != damages {
                 // A result without one of the sets must not replace the value of `to`.
                 return Ok(0);

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use hotring_store::{
-    EvictionOptions, EvictionPolicy, Options, Session, SetExpiry, SetOptions, Store, StoreError,
+    EvictionOptions, EvictionPolicy, Options, Session, SetExpiry, SetOperation, SetOptions, Store,
+    StoreError,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -210,4 +211,18 @@ fn writes_at_the_memory_limit_free_what_a_clear_has_left() {
         assert!(refused < 499, "{policy:?}: {refused} writes were refused");
         assert!(put(1).is_ok() && session.exists(&key(1), NOW), "{policy:?}");
     }
+}
+
+#[test]
+fn a_result_has_nothing_of_cleared_sources() {
+    let store = store();
+    let session = &mut filled(&store, 1);
+    session.set_add(b"one", &[b"a", b"b"], NOW).unwrap();
+    session.set_add(b"two", &[b"b"], NOW).unwrap();
+    session.clear();
+    for operation in [SetOperation::Union, SetOperation::Intersection, SetOperation::Difference] {
+        assert_eq!(session.set_store(operation, b"to", &[b"one"], NOW), Ok(0));
+        assert_eq!(session.set_store(operation, b"to", &[b"one", b"two"], NOW), Ok(0));
+    }
+    assert_eq!(session.len(), (0, 0));
 }
