@@ -149,6 +149,7 @@ impl Primary {
 
     pub(crate) fn go_on_changing(&mut self, now: Moment, outcome: Outcome) {
         let hears = matches!(outcome, Outcome::Records(_));
+        self.note_time(now);
         match self.in_sync.outcome(outcome) {
             Ok(request) => self.acts.extend(request.map(Act::Ask)),
             Err(_) => return self.supersede(self.epoch(), None),

@@ -561,16 +561,21 @@ impl Primary {
         if !matches!(self.state, State::Serving) {
             return;
         }
-        if now.saturating_sub(self.ticked) > self.rules.beat() * 2 {
-            self.grace = now + self.rules.in_sync_lag;
-        }
-        self.ticked = now;
+        self.note_time(now);
         if now >= self.next_beat {
             self.next_beat = now + self.rules.beat();
             self.beat(now, told);
         }
         self.go_on_with_failover(now);
         self.adapt_set(now, false);
+    }
+
+    /// Behind a pause of this node the answers of its replicas lie unread: they have time to be read.
+    pub(crate) fn note_time(&mut self, now: Moment) {
+        if now.saturating_sub(self.ticked) > self.rules.beat() * 2 {
+            self.grace = now + self.rules.in_sync_lag;
+        }
+        self.ticked = now;
     }
 
     fn beat(&mut self, now: Moment, told: Told) {

@@ -42,7 +42,7 @@ const FOUND: &[(Fault, Mode, u64)] = &[
     // Where records have the set, no word of another replica counts.
     (Fault::SyncBelow, Mode::Named, 126),
     (Fault::FeedOverEpoch, Mode::Named, 2606),
-    (Fault::FeedOverEpoch, Mode::Recorded, 2275),
+    (Fault::FeedOverEpoch, Mode::Recorded, 15822),
     (Fault::AddAsMember, Mode::Recorded, 53),
     (Fault::NameUnaware, Mode::Recorded, 0),
     (Fault::HeedNobody, Mode::Recorded, 29),

@@ -22,9 +22,14 @@ impl World {
     fn check_deaf(&mut self, n: usize, request: &Request) {
         let is_deaf =
             |(deaf, _, since): &(usize, u64, u64)| *deaf == n && self.now > since + ON_THE_WAY;
-        let (Request::Transact(transaction), Some((_, record))) = (request, &self.record) else {
+        let (Request::Transact(transaction), Some((revision, record))) = (request, &self.record)
+        else {
             return;
         };
+        // One that comes too late has no effect.
+        if transaction.expect != [(SHARD, *revision)] {
+            return;
+        }
         let after = &transaction.write[0].1.in_sync;
         let removes = record.in_sync.iter().any(|node| !after.contains(node));
         if removes && self.deaf.iter().any(is_deaf) {
