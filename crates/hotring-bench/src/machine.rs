@@ -5,9 +5,11 @@ use std::fs;
 use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 /// The circumstances of a figure besides the code.
@@ -104,6 +106,12 @@ pub fn memory_available() -> Result<u64> {
     let kib = field("/proc/meminfo", "MemAvailable").context("the kernel does not say")?;
     let kib: u64 = kib.trim_end_matches(" kB").parse().with_context(|| format!("it says {kib}"))?;
     Ok(kib * 1024)
+}
+
+/// The processor time that the calling thread has used.
+pub fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The memory that this process has in use, in bytes.

@@ -17,9 +17,8 @@ use hotring_engines::{
     Expander, Locking, Mercury, MercuryConfig, MercuryHash, NoLock, OsMutex, TestAndSet,
 };
 use hotring_index::{Config, Growth, U64};
-use rustix::time::{ClockId, clock_gettime};
 
-use crate::machine::{self, Machine};
+use crate::machine::{self, Machine, thread_time};
 use crate::report::{self, Spread, Table};
 
 /// Compare Mercury's locks, and its throughput with and without a running expansion
@@ -272,10 +271,10 @@ impl MercuryArgs {
                 pinned
             });
             machine::pin(0)?;
-            let (start, cpu) = (Instant::now(), cpu_time());
+            let (start, cpu) = (Instant::now(), thread_time());
             let mut session = index.session();
             let inserted = (0..self.keys).filter(|&key| session.insert(key, key)).count() as u64;
-            let sample = Sample::of(inserted, start.elapsed(), cpu_time() - cpu);
+            let sample = Sample::of(inserted, start.elapsed(), thread_time() - cpu);
             stop.store(true, Ordering::Relaxed);
             Mercury::wake(&index);
             expander.join().expect("the expander panicked")?;
@@ -353,12 +352,6 @@ fn cells(samples: &[Sample]) -> [String; 3] {
     ]
 }
 
-/// The processor time that the calling thread has used.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 /// The work of one thread.
 struct Part {
     ops: u64,
@@ -415,7 +408,7 @@ impl Work {
         let keys: Vec<u64> = (0..self.drawn(until)).map(|_| random.u64(..self.keys)).collect();
         barrier.wait();
         pinned?;
-        let (start, cpu) = (Instant::now(), cpu_time());
+        let (start, cpu) = (Instant::now(), thread_time());
         let (mut ops, mut found) = (0, 0);
         // At least one batch: a small table may have doubled before this thread runs.
         for batch in keys.chunks_exact(BATCH as usize).cycle() {
@@ -431,6 +424,6 @@ impl Work {
             }
             ops += BATCH;
         }
-        Ok(Part { ops, found, start, end: Instant::now(), cpu: cpu_time() - cpu })
+        Ok(Part { ops, found, start, end: Instant::now(), cpu: thread_time() - cpu })
     }
 }

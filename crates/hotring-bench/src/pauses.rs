@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use rustix::time::{ClockId, clock_gettime};
 
-use crate::machine::{self, Machine, resident};
+use crate::machine::{self, Machine, resident, thread_time};
 use crate::measure::latency::{self, Latencies};
 use crate::report::{self, Table};
 use crate::targets::{Mode, Plan, Target, TargetName, Worker};
@@ -26,14 +25,14 @@ pub struct PausesArgs {
     #[arg(long, value_parser = crate::count::count, default_value = "2M")]
     ops: u64,
     /// What to measure
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "lines,hotring,dashmap,papaya")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "lines,hotring")]
     targets: Vec<TargetName>,
     /// Let a third thread do the work of growth that a map leaves to whoever has time
     #[arg(long)]
     maintain: bool,
 }
 
-/// Inserts between two looks at the memory of the process.
+/// Time between two looks at the memory of the process.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What was measured of one target.
@@ -173,9 +172,9 @@ impl<'t> Timer<'t> {
         let stream = Stream::of(&ops);
         let start = thread_time();
         let tally = self.worker.run(stream, Mode::Scalar);
-        let nanoseconds = thread_time() - start;
+        let time = thread_time() - start;
         assert!(tally.missed == 0 && tally.wrong == 0, "a loaded key has its value");
-        times.saturating_record(nanoseconds);
+        times.saturating_record(time.as_nanos() as u64);
     }
 }
 
@@ -196,10 +195,4 @@ impl Numbers {
         self.state ^= self.state << 17;
         self.state % self.below
     }
-}
-
-/// The processor time of the calling thread, in nanoseconds.
-fn thread_time() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

@@ -160,7 +160,7 @@ impl Clearing {
     /// waits.
     #[must_use]
     pub(crate) fn begin(&self, work: u64, counts: impl FnOnce() -> (u64, u64)) -> Segments {
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        let mut segments = self.freeze();
         let before = std::mem::replace(&mut *segments, Segments::new(work, counts()));
         // ORDERING: Release pairs with the Acquire in `is_on`: whoever settles a segment before the hold ends has seen
         // the hold, as have all that see the items gone.
@@ -170,7 +170,7 @@ impl Clearing {
 
     /// Records that there are no items. The caller must hold all keys.
     pub(crate) fn end(&self) -> Segments {
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        let mut segments = self.freeze();
         // ORDERING: Relaxed; the end of the hold publishes it.
         self.is_on.store(false, Ordering::Relaxed);
         std::mem::replace(&mut *segments, Segments::none())
