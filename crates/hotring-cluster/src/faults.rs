@@ -73,6 +73,8 @@ mod variants {
         AddAsMember,
         /// A member is removed by a primary that may hear no other node.
         RemoveUnheard,
+        /// An answer of the records lets any member be removed that is silent when it comes, however old it is.
+        HeedOldAnswers,
         /// What a full disk keeps back counts as part of the stream.
         TellUnwritten,
         /// A replica is added to the set before it has heard that it has caught up.
@@ -196,6 +198,7 @@ mod variants {
             Self::NameUnaware,
             Self::HeedNobody,
             Self::RemoveUnheard,
+            Self::HeedOldAnswers,
             Self::TellUnwritten,
             Self::InheritEarly,
             Self::InheritLeast,

@@ -2,8 +2,13 @@
 //!
 //! A replica counts from before the transaction that adds it is sent until the one that removes it is known
 //! to be through: while an outcome is unknown, both the old and the new set may be what others see.
+//!
+//! An answer to a reading shows that this node is heard and hears, and only of the time around the question. So one
+//! that is old counts as none, and lets only those be removed that were silent when it was asked for.
 
-use crate::ids::NodeId;
+use std::time::Duration;
+
+use crate::ids::{Moment, NodeId};
 use crate::records::{Claim, Next, Outcome, Request, Revision, Shard, ShardId};
 
 /// Where the in-sync set comes from. The set never has the primary itself.
@@ -20,11 +25,24 @@ pub enum Set {
 pub(crate) struct InSync {
     set: Set,
     claim: Option<Claim>,
+    /// When the last request was made.
+    asked: Moment,
+    /// The members that were silent when a reading was asked for.
+    silent: Vec<NodeId>,
+}
+
+/// What an outcome leads to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// The next request.
+    pub(crate) request: Option<Request>,
+    /// Members that may be removed: they were silent when a reading was asked for that was answered soon.
+    pub(crate) removable: Vec<NodeId>,
 }
 
 impl InSync {
     pub(crate) fn new(set: Set) -> Self {
-        InSync { set, claim: None }
+        InSync { set, claim: None, asked: Moment::ZERO, silent: Vec::new() }
     }
 
     /// The members as last known.
@@ -63,39 +81,56 @@ impl InSync {
     }
 
     /// Begins a change of the recorded set.
-    pub(crate) fn change(&mut self, in_sync: Vec<NodeId>) -> Option<Request> {
+    pub(crate) fn change(&mut self, now: Moment, in_sync: Vec<NodeId>) -> Option<Request> {
         let Set::Recorded(shard, revision, record) = &self.set else { return None };
         let to = Shard { in_sync, ..record.clone() };
         let (claim, request) = Claim::write(*shard, *revision, to);
-        self.claim = Some(claim);
+        (self.claim, self.asked, self.silent) = (Some(claim), now, Vec::new());
         Some(request)
     }
 
-    /// Begins a reading of the record, after which a change can follow.
-    pub(crate) fn read(&mut self) -> Option<Request> {
+    /// Begins a reading of the record, after which a change can follow that removes some of the silent.
+    pub(crate) fn read(&mut self, now: Moment, silent: Vec<NodeId>) -> Option<Request> {
         let Set::Recorded(shard, ..) = &self.set else { return None };
         let (claim, request) = Claim::read(*shard);
-        self.claim = Some(claim);
+        (self.claim, self.asked, self.silent) = (Some(claim), now, silent);
         Some(request)
     }
 
-    /// Goes on after an outcome. Returns the next request; the record may have changed.
-    pub(crate) fn outcome(&mut self, outcome: Outcome) -> Result<Option<Request>, Gone> {
-        let Set::Recorded(_, revision, record) = &mut self.set else { return Ok(None) };
-        let Some(claim) = &mut self.claim else { return Ok(None) };
+    /// Goes on after an outcome; the record may have changed. An answer to a reading counts for `answer_max`.
+    pub(crate) fn outcome(
+        &mut self,
+        now: Moment,
+        answer_max: Duration,
+        outcome: Outcome,
+    ) -> Result<Heard, Gone> {
+        let Set::Recorded(_, revision, record) = &mut self.set else { return Ok(Heard::default()) };
+        let Some(claim) = &mut self.claim else { return Ok(Heard::default()) };
+        let is_old = now.saturating_sub(self.asked) > answer_max && !wrong!(HeedOldAnswers);
+        let outcome = match outcome {
+            Outcome::Records(_) if is_old => Outcome::Unknown,
+            outcome => outcome,
+        };
+        if outcome == Outcome::Unknown && claim.sent().is_none() {
+            // Who is silent may have changed: another reading is asked for by those who are silent then.
+            self.claim = None;
+            return Ok(Heard::default());
+        }
+        self.asked = now;
         // A change that met another one is given up: the next one begins with the record found here.
         let found = |found: Option<(Revision, &Shard)>| {
             Err::<Shard, _>(found.map(|(revision, shard)| (revision, shard.clone())))
         };
-        let (at, now) = match claim.outcome(outcome, found) {
-            Next::Ask(request) => return Ok(Some(request)),
+        let (at, shard) = match claim.outcome(outcome, found) {
+            Next::Ask(request) => return Ok(Heard { request: Some(request), ..Heard::default() }),
             Next::Through(revision, shard) => (revision, shard),
             Next::Refused(Some((revision, shard))) => (revision, shard),
             Next::Refused(None) => return Err(Gone),
         };
         self.claim = None;
-        (*revision, *record) = (at, now);
-        Ok(None)
+        (*revision, *record) = (at, shard);
+        let removable = std::mem::take(&mut self.silent);
+        Ok(Heard { request: None, removable })
     }
 
     /// Someone else has changed the record. False while a change of this node is on its way: its outcome will tell.

@@ -7,10 +7,10 @@ use crate::primary::{Act, GivenUp, Primary, StartRefused, State};
 use crate::records::{Next, Outcome, Revision, Shard};
 
 impl Primary {
-    /// Asks the records to remove members that lag and to add replicas that have caught up. `hears`: whether a reading
-    /// has just been answered. A primary that is heard and hears nothing would otherwise take out the very replicas
-    /// that could replace it.
-    pub(crate) fn adapt_set(&mut self, now: Moment, hears: bool) {
+    /// Asks the records to remove members that lag and to add replicas that have caught up. `removable`: those that
+    /// were silent when a reading was asked for that has just been answered. A primary that is heard and hears nothing
+    /// would otherwise take out the very replicas that could replace it.
+    pub(crate) fn adapt_set(&mut self, now: Moment, removable: &[NodeId]) {
         let joining = self.joining(now);
         let joined = self.feed.followers().iter().filter(|follower| follower.joins);
         let joined: Vec<NodeId> = joined.map(|follower| follower.id.node).collect();
@@ -33,7 +33,16 @@ impl Primary {
         let stays = |node: &NodeId| {
             is_fit(node) && (has_time(node) || heir == Some(*node) || is_ready(*node))
         };
-        let mut wanted: Vec<NodeId> = record.in_sync.iter().copied().filter(stays).collect();
+        let silent = record.in_sync.iter().copied().filter(|node| !stays(node));
+        let silent: Vec<NodeId> = silent.collect();
+        let may_go = |node: &NodeId| removable.contains(node) || wrong!(RemoveUnheard);
+        if !silent.is_empty() && !silent.iter().any(may_go) {
+            let request = self.in_sync.read(now, silent);
+            return self.acts.extend(request.map(Act::Ask));
+        }
+        let goes = |node: &NodeId| silent.contains(node) && may_go(node);
+        let mut wanted = record.in_sync.clone();
+        wanted.retain(|node| !goes(node));
         for follower in self.feed.followers() {
             let has_all = follower.positions.applied >= barrier;
             // One that has not heard that it has caught up would refuse the role if this primary died now.
@@ -43,9 +52,7 @@ impl Primary {
             }
         }
         if wanted != record.in_sync {
-            let removes = record.in_sync.iter().any(|node| !wanted.contains(node));
-            let may = hears || !removes || wrong!(RemoveUnheard);
-            let request = if may { self.in_sync.change(wanted) } else { self.in_sync.read() };
+            let request = self.in_sync.change(now, wanted);
             self.acts.extend(request.map(Act::Ask));
             self.advance();
         }
@@ -148,12 +155,11 @@ impl Primary {
     }
 
     pub(crate) fn go_on_changing(&mut self, now: Moment, outcome: Outcome) {
-        let hears = matches!(outcome, Outcome::Records(_));
         self.note_time(now);
-        match self.in_sync.outcome(outcome) {
-            Ok(request) => self.acts.extend(request.map(Act::Ask)),
-            Err(_) => return self.supersede(self.epoch(), None),
-        }
+        let Ok(heard) = self.in_sync.outcome(now, self.rules.answer_max(), outcome) else {
+            return self.supersede(self.epoch(), None);
+        };
+        self.acts.extend(heard.request.map(Act::Ask));
         let Some(record) = self.in_sync.record() else { return };
         if record.primary != self.me {
             let (epoch, by) = (record.epoch, record.primary.node);
@@ -161,8 +167,10 @@ impl Primary {
         }
         self.settle_handover();
         self.advance();
-        if hears {
-            self.adapt_set(now, true);
+        if !heard.removable.is_empty() {
+            let all = self.in_sync.known().to_vec();
+            let removable = if wrong!(HeedOldAnswers) { all } else { heard.removable };
+            self.adapt_set(now, &removable);
         }
     }
 }

@@ -567,7 +567,7 @@ impl Primary {
             self.beat(now, told);
         }
         self.go_on_with_failover(now);
-        self.adapt_set(now, false);
+        self.adapt_set(now, &[]);
     }
 
     /// Behind a pause of this node the answers of its replicas lie unread: they have time to be read.

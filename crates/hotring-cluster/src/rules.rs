@@ -39,6 +39,11 @@ impl Rules {
         self.lease / 8
     }
 
+    /// How long after the question an answer of the records shows that this node hears.
+    pub fn answer_max(&self) -> Duration {
+        self.beat() * 2
+    }
+
     /// How long the primary relies on a promise, by its own clock: less than `lease`, because two clocks may
     /// run at different rates, though never by a tenth.
     pub fn relied_on(&self) -> Duration {

@@ -312,7 +312,7 @@ fn begun_pair(in_sync: Vec<NodeId>) -> Pair {
 }
 
 /// The same, past the time in which a silent member is excused.
-fn recorded_pair() -> Pair {
+pub fn recorded_pair() -> Pair {
     let mut pair = begun_pair(vec![node(2)]);
     pair.apply(11);
     (0..20).for_each(|_| pair.tick(250));

@@ -98,6 +98,7 @@ mod pair;
 mod plans;
 mod schedules;
 mod sim;
+mod unheard;
 
 /// A check, and the wrong variants that it finds.
 type Check = (fn(), &'static [faults::Fault]);

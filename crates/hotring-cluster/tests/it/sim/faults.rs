@@ -6,7 +6,7 @@ use crate::records::Shard;
 use crate::sim::data::{Data, PAIRS};
 use crate::sim::node::End;
 use crate::sim::plan::Log;
-use crate::sim::world::{Event, World};
+use crate::sim::world::{Deaf, Event, World};
 
 impl World {
     /// One fault, and the next one later.
@@ -36,8 +36,7 @@ impl World {
                     self.crash(other, time / 2 + 20);
                 }
             }
-            // What has come meanwhile, a deaf node would hear late.
-            3 if self.is_up(n) && !self.deaf.iter().any(|(deaf, ..)| *deaf == n) => {
+            3 if self.is_up(n) => {
                 self.note(|| format!("node {n} is paused for {time}"));
                 self.nodes[n].paused_until = self.now + time;
             }
@@ -97,8 +96,16 @@ impl World {
         self.stats.deafened += 1;
         let others = (0..self.nodes.len()).filter(|m| *m != n);
         self.cut.extend(others.map(|m| (m, n, number)));
-        self.deaf.push((n, number, self.now));
+        self.deaf.push(Deaf { node: n, number, since: self.now, silent: self.silent_members(n) });
         self.after(time, Event::Mend(number));
+    }
+
+    /// The members that the primary has not heard for too long.
+    fn silent_members(&self, n: usize) -> Vec<NodeId> {
+        let Some(primary) = self.nodes[n].primary() else { return Vec::new() };
+        let members = primary.in_sync().iter().copied();
+        let is_heard = |node| primary.is_within(self.clock(n), node, self.rules.in_sync_lag);
+        members.filter(|node| !is_heard(*node)).collect()
     }
 
     fn cut_links(&mut self, n: usize, time: u64) {

@@ -1,27 +1,28 @@
 //! What keeps the records: one place, reached by a network that may leave an outcome unknown.
 
-use crate::ids::Identity;
+use crate::ids::{Identity, NodeId};
 use crate::records::{Outcome, Records, Request};
 use crate::replica::Replica;
 use crate::sim::node::Role;
-use crate::sim::world::{Event, SHARD, World};
+use crate::sim::world::{Deaf, Event, SHARD, World};
 
 /// After this many milliseconds an outcome is unknown.
 const TIME_OUT: u64 = 500;
 
-/// A request and its outcome are on their way for less than this.
+/// A request and its outcome are on their way for less than this, unless the answer is slow.
 const ON_THE_WAY: u64 = 40;
+
+/// A slow answer takes up to this: as long as a node that is slow itself might take it for an answer.
+const SLOW_MAX: u64 = 2000;
 
 impl World {
     pub fn is_cut_off(&self, n: usize) -> bool {
         self.cut_off.iter().any(|(node, _)| *node == n)
     }
 
-    /// A node hears nothing, and all that was on its way to it has arrived: it must take no member out of the set, as
-    /// its heirs are there.
+    /// A node hears nothing, and all that was on its way to it has arrived, but for slow answers: it must take no
+    /// member out of the set that it heard before, as its heirs are there.
     fn check_deaf(&mut self, n: usize, request: &Request) {
-        let is_deaf =
-            |(deaf, _, since): &(usize, u64, u64)| *deaf == n && self.now > since + ON_THE_WAY;
         let (Request::Transact(transaction), Some((revision, record))) = (request, &self.record)
         else {
             return;
@@ -31,8 +32,13 @@ impl World {
             return;
         }
         let after = &transaction.write[0].1.in_sync;
-        let removes = record.in_sync.iter().any(|node| !after.contains(node));
-        if removes && self.deaf.iter().any(is_deaf) {
+        let removed = record.in_sync.iter().filter(|node| !after.contains(node));
+        let removed: Vec<&NodeId> = removed.collect();
+        let removes_heirs = |deaf: &Deaf| {
+            let is_deaf = deaf.node == n && self.now > deaf.since + ON_THE_WAY;
+            is_deaf && removed.iter().any(|node| !deaf.silent.contains(node))
+        };
+        if self.deaf.iter().any(removes_heirs) {
             self.violate(format!("node {n} hears nothing and removes a member: {after:?}"));
         }
     }
@@ -45,9 +51,12 @@ impl World {
         process.desk.start(request);
         for request in std::mem::take(&mut process.desk.asked) {
             self.check_deaf(n, &request);
-            let (there, back) = (self.rng.u64(1..20), self.rng.u64(1..20));
+            let (there, mut back) = (self.rng.u64(1..20), self.rng.u64(1..20));
+            if self.plan.deafens && self.rng.u8(..4) == 0 {
+                back = self.rng.u64(20..SLOW_MAX);
+            }
             let fate = if self.rng.u64(..1000) < 3 * self.plan.lost { self.rng.u8(..3) } else { 3 };
-            let is_deaf = self.deaf.iter().any(|(deaf, ..)| *deaf == n);
+            let is_deaf = self.deaf.iter().any(|deaf| deaf.node == n);
             match if self.is_cut_off(n) {
                 0
             } else if is_deaf {

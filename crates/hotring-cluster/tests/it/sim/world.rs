@@ -48,6 +48,16 @@ pub enum Event {
     Mirror(mirrors::Step),
 }
 
+/// A node that hears nothing, and is heard.
+pub struct Deaf {
+    pub node: usize,
+    /// The number of its fault.
+    pub number: u64,
+    pub since: u64,
+    /// The members that were silent before.
+    pub silent: Vec<NodeId>,
+}
+
 pub struct World {
     pub rng: Rng,
     pub plan: Plan,
@@ -58,8 +68,7 @@ pub struct World {
     pub cut: Vec<(usize, usize, u64)>,
     /// Nodes that do not reach the records, likewise.
     pub cut_off: Vec<(usize, u64)>,
-    /// Nodes that hear nothing, and are heard: each with the number of its fault and since when.
-    pub deaf: Vec<(usize, u64, u64)>,
+    pub deaf: Vec<Deaf>,
     /// The machine of a primary whose disk is full, and the last record that is written there.
     pub full: Option<(usize, u64, Lsn)>,
     pub record: Option<(Revision, Shard)>,
@@ -280,7 +289,7 @@ impl World {
             Event::Mend(fault) => {
                 self.cut.retain(|(.., number)| *number != fault);
                 self.cut_off.retain(|(_, number)| *number != fault);
-                self.deaf.retain(|(_, number, _)| *number != fault);
+                self.deaf.retain(|deaf| deaf.number != fault);
             }
             Event::MakeRoom => self.make_room(),
             Event::Start(n) => self.start(n),
