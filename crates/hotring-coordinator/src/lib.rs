@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 
 mod embedded;
 mod etcd;
+mod heard;
 mod log;
 mod protocol;
 mod remote;

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::heard::check_heard;
 use crate::protocol::{ANSWER_MAX, Ask, IDLE, Id, Messages, SILENCE, Tell, write};
 use crate::wait::{First, first};
 use crate::{
@@ -121,7 +122,9 @@ impl Coordinator for Remote {
 
     fn keep_alive(&self, lease: LeaseId) -> Reply<'_, ()> {
         Box::pin(async move {
+            let began = Instant::now();
             told!(self.call(Ask::Ping, None), Tell::Done => ())?;
+            check_heard(began, self.limit)?;
             told!(self.call(Ask::KeepAlive(lease), None), Tell::Done => ())
         })
     }

@@ -80,7 +80,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     // The root has the trait, which all of them implement.
     (
         "hotring-coordinator",
-        &[&["log", "protocol", "wait"], &["embedded", "remote"], &["serve", "etcd"]],
+        &[&["heard", "log", "protocol", "wait"], &["embedded", "remote"], &["serve", "etcd"]],
     ),
     ("hotring-containers", &[&["entries"], &["tree"], &["dict"], &["list", "scored", "text"]]),
     (

@@ -20,6 +20,7 @@ use tokio_rustls::rustls::ClientConfig;
 
 pub use address::{BadAddress, EtcdAddress};
 
+use crate::heard::{check_heard, heard_max};
 use crate::{
     Coordinator, Failure, Lease, LeaseId, Outcome, Reply, Revision, Snapshot, Transaction, Watch,
 };
@@ -93,7 +94,18 @@ impl Etcd {
 impl Inner {
     /// Asks one member after the other until one answers.
     async fn call(&self, path: &str, body: &Value, again: Again) -> Result<Value, Failure> {
-        let end = Instant::now() + self.limit;
+        Ok(self.call_within(self.limit, path, body, again).await?.1)
+    }
+
+    /// The same within this time, with the member that answered.
+    async fn call_within(
+        &self,
+        limit: Duration,
+        path: &str,
+        body: &Value,
+        again: Again,
+    ) -> Result<(usize, Value), Failure> {
+        let end = Instant::now() + limit;
         // ORDERING: nothing else is read through the value.
         let first = self.first.load(Ordering::Relaxed);
         let count = self.members.count();
@@ -108,7 +120,7 @@ impl Inner {
             match self.ask(member, path, body, share).await {
                 Ok(answer) => {
                     self.prefer(member);
-                    return Ok(answer);
+                    return Ok((member, answer));
                 }
                 Err(Asked::Refused(why)) => return Err(Failure::Refused(why)),
                 Err(Asked::Lost(Lost::Unsent(why))) => last = self.told(member, &why),
@@ -122,6 +134,23 @@ impl Inner {
             }
         }
         Err(Failure::Unknown(last))
+    }
+
+    /// Keeps a lease alive at a member that has just answered another request.
+    async fn renew(&self, lease: LeaseId) -> Result<Value, Failure> {
+        let began = Instant::now();
+        let count = self.prefix.count();
+        let (member, _) =
+            self.call_within(heard_max(self.limit), "kv/range", &count, Again::May).await?;
+        check_heard(began, self.limit)?;
+        let (body, left) = (json::of_lease(lease), self.limit.saturating_sub(began.elapsed()));
+        self.ask(member, "lease/keepalive", &body, left).await.map_err(|asked| match asked {
+            Asked::Refused(why) => Failure::Refused(why),
+            Asked::Lost(Lost::Unsent(why) | Lost::Sent(why)) => {
+                self.prefer(member + 1);
+                Failure::Unknown(self.told(member, &why))
+            }
+        })
     }
 
     fn told(&self, member: usize, why: &str) -> String {
@@ -269,10 +298,7 @@ impl Coordinator for Etcd {
 
     fn keep_alive(&self, lease: LeaseId) -> Reply<'_, ()> {
         Box::pin(async move {
-            let it = &self.inner;
-            it.call("kv/range", &it.prefix.count(), Again::May).await?;
-            let answer = it.call("lease/keepalive", &json::of_lease(lease), Again::May).await?;
-            match read(json::lives(&answer))? {
+            match read(json::lives(&self.inner.renew(lease).await?))? {
                 true => Ok(()),
                 false => Err(Failure::Refused(format!("there is no lease {lease}: it is over"))),
             }

@@ -24,6 +24,10 @@ enum Member {
     Hangs,
     /// Never answers.
     Silent,
+    /// Answers, and then nothing runs for this time, as in a process that is stopped.
+    Stops(Duration, &'static str),
+    /// Answers reads, and closes the connection of everything else.
+    ReadsOnly(&'static str),
     /// Begins watches with a line, without an end, and answers this to everything else.
     Watched(&'static str, &'static str),
     /// Answers with more and more bytes.
@@ -51,6 +55,12 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
+async fn answer(stream: &mut TcpStream, status: u16, body: &str) {
+    let len = body.len();
+    let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: {len}\r\n\r\n{body}");
+    let _ = stream.write_all(answer.as_bytes()).await;
+}
+
 async fn serve(mut stream: TcpStream, member: Member, asked: Asked) {
     while let Some(path) = request(&mut stream).await {
         asked.lock().unwrap().push(path.clone());
@@ -61,11 +71,13 @@ async fn serve(mut stream: TcpStream, member: Member, asked: Asked) {
         };
         match says {
             Member::Says(status, body) | Member::SaysOnce(status, body) => {
-                let len = body.len();
-                let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: {len}\r\n\r\n{body}");
-                let _ = stream.write_all(answer.as_bytes()).await;
+                answer(&mut stream, status, body).await;
             }
             Member::Hangs => return,
+            Member::ReadsOnly(_) if path != "/v3/kv/range" => return,
+            Member::Stops(_, body) | Member::ReadsOnly(body) => {
+                answer(&mut stream, 200, body).await;
+            }
             Member::Silent => std::future::pending().await,
             Member::Watched(line, _) => {
                 let answer = format!("{head}{:x}\r\n{line}\n\r\n", line.len() + 1);
@@ -78,8 +90,10 @@ async fn serve(mut stream: TcpStream, member: Member, asked: Asked) {
                 while stream.write_all(chunk.as_bytes()).await.is_ok() {}
             }
         }
-        if matches!(member, Member::SaysOnce(..)) {
-            return;
+        match member {
+            Member::SaysOnce(..) => return,
+            Member::Stops(time, _) => std::thread::sleep(time),
+            _ => {}
         }
     }
 }
@@ -155,6 +169,32 @@ fn a_lease_is_kept_alive_only_behind_an_answer() {
         let (it, asked) = client(&[Member::Says(200, alive)]).await;
         assert_eq!(it.keep_alive(7).await, Ok(()));
         assert_eq!(*asked.lock().unwrap(), ["/v3/kv/range", "/v3/lease/keepalive"]);
+    });
+}
+
+/// What came while a process stood still kept its lease alive, although it heard nothing by then.
+#[test]
+fn an_answer_that_lay_unread_keeps_no_lease_alive() {
+    run(async {
+        let stops = Member::Stops(Duration::from_millis(300), EMPTY);
+        let (it, asked) = client(&[stops]).await;
+        let late = it.keep_alive(7).await;
+        assert!(matches!(late, Err(Failure::Unknown(_))), "{late:?}");
+        assert_eq!(*asked.lock().unwrap(), ["/v3/kv/range"]);
+    });
+}
+
+/// An answer of one member shows nothing of the way to another.
+#[test]
+fn the_member_that_answered_keeps_the_lease_alive_or_none() {
+    run(async {
+        let alive = r#"{"result":{"header":{"revision":"7"},"ID":"7","TTL":"2"}}"#;
+        let (it, asked) = client(&[Member::ReadsOnly(EMPTY), Member::Says(200, alive)]).await;
+        let lost = it.keep_alive(7).await;
+        assert!(matches!(lost, Err(Failure::Unknown(_))), "{lost:?}");
+        assert_eq!(*asked.lock().unwrap(), ["/v3/kv/range", "/v3/lease/keepalive"]);
+        // The other one is asked next.
+        assert_eq!(it.keep_alive(7).await, Ok(()));
     });
 }
 

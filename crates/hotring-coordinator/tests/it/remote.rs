@@ -88,6 +88,31 @@ fn a_lease_is_kept_alive_only_behind_an_answer() {
     });
 }
 
+/// What came while a process stood still kept its lease alive, although it heard nothing by then.
+#[test]
+fn an_answer_that_lay_unread_keeps_no_lease_alive() {
+    run(async {
+        let limit = Duration::from_millis(400);
+        let it = Embedded::in_memory();
+        let lease = it.grant(LONG).await.unwrap().id;
+        let (remote, mut links) = raw(limit);
+        let serving = it.clone();
+        tokio::spawn(async move {
+            let mut link = links.recv().await.unwrap();
+            let (mut it, mut bytes) = (served(&serving), vec![0; 1 << 16]);
+            let len = link.read(&mut bytes).await.unwrap();
+            it.write_all(&bytes[..len]).await.unwrap();
+            let len = it.read(&mut bytes).await.unwrap();
+            link.write_all(&bytes[..len]).await.unwrap();
+            // The answer is there, and nothing runs until it is old.
+            std::thread::sleep(limit * 3 / 4);
+            let _ = tokio::io::copy_bidirectional(&mut link, &mut it).await;
+        });
+        assert!(unknown(remote.keep_alive(lease).await).contains("lay unread"));
+        assert_eq!(remote.keep_alive(lease).await, Ok(()));
+    });
+}
+
 #[test]
 fn a_request_is_sent_at_most_once() {
     run(async {

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotring_cluster::directory::Node;
+use hotring_commands::host::clock;
 use hotring_commands::state::server::Server;
 use hotring_coordinator::{Coordinator, Failure, Reply};
 
@@ -60,9 +61,7 @@ impl Member {
     /// The result of a request; unknown at the latest after half of a lease, so that a stuck coordinator delays nothing
     /// for longer.
     async fn ask<T>(&self, reply: Reply<'_, T>) -> Result<T, Failure> {
-        let limited = tokio::time::timeout(self.lease() / 2, reply).await;
-        let result =
-            limited.unwrap_or_else(|_| Err(Failure::Unknown("the time is over".to_string())));
+        let result = within(self.lease() / 2, reply).await;
         if let Some(cluster) = &self.server.cluster {
             cluster.coordinator.count(!matches!(result, Err(Failure::Unknown(_))));
         }
@@ -74,6 +73,17 @@ impl Member {
         if let Some(cluster) = &self.server.cluster {
             cluster.coordinator.note_lease(lives);
         }
+    }
+}
+
+/// The result of a request, unless it comes later: an answer that lay unread while this process stood still shows
+/// nothing of now. A refusal holds at any time.
+async fn within<T>(limit: Duration, reply: Reply<'_, T>) -> Result<T, Failure> {
+    let began = clock::monotonic();
+    match tokio::time::timeout(limit, reply).await {
+        Ok(Ok(answer)) if began.elapsed() <= limit => Ok(answer),
+        Ok(Err(failure)) => Err(failure),
+        _ => Err(Failure::Unknown("the time is over".to_string())),
     }
 }
 
@@ -108,4 +118,29 @@ fn run_once(server: &Arc<Server>, coordinator: Arc<dyn Coordinator>, node: Node)
             let _ = farewell.await;
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What came while the process stood still counted, and a primary that heard no other node any more acted on it.
+    #[test]
+    fn an_answer_behind_its_time_is_none() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let limit = Duration::from_millis(200);
+        let after = |pause: Duration, result: Result<u8, Failure>| {
+            let reply: Reply<'static, u8> = Box::pin(async move {
+                // Nothing else runs meanwhile, as in a process that is stopped.
+                std::thread::sleep(pause);
+                result
+            });
+            runtime.block_on(within(limit, reply))
+        };
+        assert_eq!(after(Duration::ZERO, Ok(1)), Ok(1));
+        let late = after(2 * limit, Ok(1));
+        assert!(matches!(late, Err(Failure::Unknown(_))), "{late:?}");
+        let refused = Err(Failure::Refused("no".to_owned()));
+        assert_eq!(after(2 * limit, refused.clone()), refused);
+    }
 }
