@@ -11,8 +11,8 @@ use crate::records::Revision;
 pub struct Pace {
     /// Writes wait once less than this is left to send, in bytes.
     pub little: u64,
-    /// How long the target's word counts that it has synced what it has. Later changes may be lost with its power, as
-    /// the last writes of any server may.
+    /// How long after the question the target's word counts that it has synced what it has. Later changes may be lost
+    /// with its power, as the last writes of any server may.
     pub synced_max: Duration,
     /// The longest wait of writes before the transaction is sent.
     pub pause_max: Duration,
@@ -114,8 +114,8 @@ enum Stage {
     Opening,
     /// The target may be asked to sync from this moment on.
     Copying(Moment),
-    /// It has been asked.
-    Syncing,
+    /// It was asked at this moment.
+    Syncing(Moment),
     /// It has synced all that it had then. Writes may be held until this moment.
     Synced(Moment),
     /// Writes wait since this moment.
@@ -182,7 +182,7 @@ impl Outgoing {
             Stage::Waiting(_) | Stage::Starting | Stage::Over => Phase::Waiting,
             Stage::Opening => Phase::Opening,
             Stage::Copying(_) => Phase::Copying,
-            Stage::Syncing | Stage::Synced(_) => Phase::Syncing,
+            Stage::Syncing(_) | Stage::Synced(_) => Phase::Syncing,
             Stage::Holding(_) | Stage::Draining(..) | Stage::Checking(_) => Phase::Holding,
             Stage::Committing(..) | Stage::Verifying(..) => Phase::Committing,
         }
@@ -190,7 +190,7 @@ impl Outgoing {
 
     /// Whether nothing goes on before the target answers, while clients do.
     pub fn awaits_target(&self) -> bool {
-        matches!(self.stage, Stage::Opening | Stage::Syncing)
+        matches!(self.stage, Stage::Opening | Stage::Syncing(_))
     }
 
     /// What the node must do, in this order.
@@ -224,7 +224,7 @@ impl Outgoing {
             // A sync may take longer than writes may wait, so none waits for it.
             Stage::Copying(_) if !wrong!(HoldUnsynced) => {
                 self.send(ToTarget::Sync(self.attempt));
-                self.stage = Stage::Syncing;
+                self.stage = Stage::Syncing(now);
             }
             Stage::Copying(_) | Stage::Synced(_) => {
                 self.acts.push(Act::HoldWrites);
@@ -253,8 +253,8 @@ impl Outgoing {
             (ToSource::NotReady(attempt), Stage::Opening) if attempt == self.attempt => {
                 self.stage = Stage::Waiting(now + self.pace.retry);
             }
-            (ToSource::Synced(attempt), Stage::Syncing) if attempt == self.attempt => {
-                self.stage = Stage::Synced(now + self.pace.synced_max);
+            (ToSource::Synced(attempt), Stage::Syncing(asked)) if attempt == self.attempt => {
+                self.stage = Stage::Synced(asked + self.pace.synced_max);
             }
             // It has given the import up.
             (ToSource::NotReady(attempt), _) if attempt == self.attempt => self.link_lost(now),
@@ -271,7 +271,7 @@ impl Outgoing {
     /// The connection to the target ended, or a watch saw the move's record go.
     pub fn link_lost(&mut self, now: Moment) {
         match self.stage {
-            Stage::Opening | Stage::Copying(_) | Stage::Syncing | Stage::Synced(_) => {
+            Stage::Opening | Stage::Copying(_) | Stage::Syncing(_) | Stage::Synced(_) => {
                 self.end_attempt(now, false);
             }
             Stage::Holding(_) | Stage::Draining(..) | Stage::Checking(_) => {
