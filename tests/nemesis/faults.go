@@ -137,7 +137,7 @@ func (n *Nemesis) mute() (func() error, error) {
 	for _, other := range others(node) {
 		ways = append(ways, [2]int{node, other})
 	}
-	return n.network.heal, n.network.cutAll(ways)
+	return n.network.heal, n.network.cut(node, ways)
 }
 
 func (n *Nemesis) deafen() (func() error, error) {
@@ -149,7 +149,7 @@ func (n *Nemesis) deafen() (func() error, error) {
 	for _, other := range others(node) {
 		ways = append(ways, [2]int{other, node})
 	}
-	return n.network.heal, n.network.cutAll(ways)
+	return n.network.heal, n.network.cut(node, ways)
 }
 
 func (n *Nemesis) killLeader() (func() error, error) {

@@ -19,12 +19,32 @@ const (
 )
 
 // Network is a bridge with a namespace for each place.
-type Network struct{ prefix string }
+type Network struct {
+	prefix string
+	// What undoes the cuts of each place.
+	undo map[int][]string
+}
+
+// What the rules of addresses begin with: cuts come before the table of local addresses.
+const (
+	cuts  = 1
+	local = 10
+)
 
 func ip(words string) error {
 	output, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ip %s: %w: %s", words, err, output)
+	}
+	return nil
+}
+
+// batch carries out these commands at a place, by one process and so at about one moment.
+func (n *Network) batch(place int, words []string) error {
+	command := exec.Command("ip", "-n", n.name(place), "-batch", "-")
+	command.Stdin = strings.NewReader(strings.Join(words, "\n") + "\n")
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("ip -batch at %s: %w: %s", n.name(place), err, output)
 	}
 	return nil
 }
@@ -36,7 +56,7 @@ func hardware(place int) string { return fmt.Sprintf("02:00:00:61:00:%02x", plac
 func (n *Network) name(place int) string { return fmt.Sprintf("%s-%d", n.prefix, place) }
 
 func makeNetwork() (*Network, error) {
-	n := &Network{prefix: fmt.Sprintf("nemesis-%d", os.Getpid())}
+	n := &Network{prefix: fmt.Sprintf("nemesis-%d", os.Getpid()), undo: map[int][]string{}}
 	hub := n.prefix + "-hub"
 	words := []string{"netns add " + hub, "-n " + hub + " link add hub type bridge", "-n " + hub + " link set hub up"}
 	for place := range places {
@@ -56,7 +76,27 @@ func makeNetwork() (*Network, error) {
 			return nil, err
 		}
 	}
+	for place := range places {
+		words := []string{
+			fmt.Sprintf("rule add pref %d lookup local", local),
+			"rule del pref 0",
+		}
+		for other := range places {
+			if other != place {
+				words = append(words, neighbour(other, hardware(other)))
+			}
+		}
+		if err := n.batch(place, words); err != nil {
+			n.remove()
+			return nil, err
+		}
+	}
 	return n, nil
+}
+
+// neighbour says where packets to a place go, so that nobody asks for that.
+func neighbour(place int, hardware string) string {
+	return fmt.Sprintf("neigh replace %s lladdr %s dev eth nud permanent", address(place), hardware)
 }
 
 func (n *Network) remove() {
@@ -66,45 +106,48 @@ func (n *Network) remove() {
 	_ = ip("netns del " + n.prefix + "-hub")
 }
 
-// cut loses all packets that one place sends to another: they go to an address of hardware that nobody has. Nobody is
-// told.
-func (n *Network) cut(from, to int) error {
-	return ip(fmt.Sprintf("-n %s neigh replace %s lladdr 02:00:00:61:ff:ff dev eth nud permanent", n.name(from), address(to)))
-}
-
-// cutAll loses all packets of these ways, each from one place to another, from about one moment on: one after the other
-// takes a second on a busy machine.
-func (n *Network) cutAll(ways [][2]int) error {
-	errs := make(chan error, len(ways))
+// cut loses all packets of these ways, each from one place to another, and one of both is this place. It alone loses
+// them, from one moment on: what it sends goes to an address of hardware that nobody has, and what comes has no route.
+// Nobody is told.
+func (n *Network) cut(place int, ways [][2]int) error {
+	var words, undo []string
 	for _, way := range ways {
-		go func() { errs <- n.cut(way[0], way[1]) }()
+		switch from, to := way[0], way[1]; place {
+		case from:
+			words = append(words, neighbour(to, "02:00:00:61:ff:ff"))
+			undo = append(undo, neighbour(to, hardware(to)))
+		default:
+			rule := fmt.Sprintf("pref %d from %s blackhole", cuts, address(from))
+			words = append(words, "rule add "+rule)
+			undo = append(undo, "rule del "+rule)
+		}
 	}
-	var all error
-	for range ways {
-		all = errors.Join(all, <-errs)
-	}
-	return all
+	n.undo[place] = append(n.undo[place], undo...)
+	return n.batch(place, words)
 }
 
 // heal undoes every cut.
 func (n *Network) heal() error {
-	for from := range places {
-		if err := ip(fmt.Sprintf("-n %s neigh flush dev eth nud permanent", n.name(from))); err != nil {
+	var all error
+	for place, words := range n.undo {
+		all = errors.Join(all, n.batch(place, words))
+	}
+	clear(n.undo)
+	return all
+}
+
+// partition cuts everything between two groups, both ways, at one place of the first group after the other.
+func (n *Network) partition(one, other []int) error {
+	for _, a := range one {
+		var ways [][2]int
+		for _, b := range other {
+			ways = append(ways, [2]int{a, b}, [2]int{b, a})
+		}
+		if err := n.cut(a, ways); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// partition cuts everything between two groups, both ways.
-func (n *Network) partition(one, other []int) error {
-	var ways [][2]int
-	for _, a := range one {
-		for _, b := range other {
-			ways = append(ways, [2]int{a, b}, [2]int{b, a})
-		}
-	}
-	return n.cutAll(ways)
 }
 
 // command runs a program at a place.
