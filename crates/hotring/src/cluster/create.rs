@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use hotring_cluster::directory::{Directory, node_name, node_value};
+use hotring_cluster::kept::OPERATIONS_MAX;
 use hotring_cluster::{NodeId, founding_records};
 use hotring_coordinator::{Change, Outcome, Transaction};
 
@@ -53,6 +54,7 @@ pub(super) fn run(flags: &ArgMatches) -> Result<(), String> {
     let planned = plan::make(present(&directory, &nodes, copies, |_| false).cluster, None)
         .map_err(|why| format!("{why}; {} nodes are alive", nodes.len()))?;
     print!("{planned}");
+    check_size(planned.shards().len(), nodes.len(), copies)?;
     if !change::agreed(flags, "Make this cluster?")? {
         return Ok(());
     }
@@ -81,6 +83,20 @@ fn living(directory: &Directory) -> Result<Vec<NodeId>, String> {
         println!("node {id} is not alive and is left out");
     }
     Ok(nodes)
+}
+
+/// Whether the first records fit into one transaction: those of the cluster and its slots, one of each shard and of
+/// each node. Written by several, half a cluster could be left.
+fn check_size(shards: usize, nodes: usize, copies: usize) -> Result<(), String> {
+    const ROOM: usize = OPERATIONS_MAX - 2;
+    if shards + nodes <= ROOM {
+        return Ok(());
+    }
+    let most = ROOM * copies / (copies + 1);
+    Err(format!(
+        "{shards} shards of {nodes} nodes are more than a cluster begins with: start at most {most} of these nodes, make the \
+         cluster, then start the others, and 'hotring cluster add' gives them shards"
+    ))
 }
 
 /// Writes the records, if still none exists.
@@ -120,4 +136,23 @@ fn wait_until_all_serve(records: &Records) -> Result<(), String> {
             false => Progress::Going(format!("{in_sync} of {replicas} replicas are in sync")),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The coordinator refused the transaction, and said only how many changes it had.
+    #[test]
+    fn a_cluster_begins_with_what_one_transaction_takes() {
+        assert_eq!(check_size(42, 84, 2), Ok(()));
+        assert_eq!(check_size(63, 63, 1), Ok(()));
+        let why = check_size(43, 85, 2).unwrap_err();
+        assert!(why.contains("at most 84 of these nodes"), "{why}");
+        for copies in 1..=100 {
+            let most = (OPERATIONS_MAX - 2) * copies / (copies + 1);
+            assert_eq!(check_size(most / copies, most, copies), Ok(()), "{copies} copies");
+            assert!(check_size(200 / copies + 1, 200, copies).is_err(), "{copies} copies");
+        }
+    }
 }
