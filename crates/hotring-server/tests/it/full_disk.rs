@@ -12,12 +12,16 @@ use hotring_server::{Config, LogSettings, start};
 use crate::wire::{TestServer, Wire, ok};
 
 /// A tmpfs that is unmounted after the test.
-struct Tmpfs(PathBuf);
+pub struct Tmpfs(PathBuf);
 
 impl Tmpfs {
     fn mount(name: &str) -> Option<Tmpfs> {
         let name = format!("hotring-it-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        Tmpfs::mount_at(std::env::temp_dir().join(name))
+    }
+
+    /// At this path, which must not exist.
+    pub fn mount_at(path: PathBuf) -> Option<Tmpfs> {
         std::fs::create_dir(&path).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=3m", "tmpfs"]).arg(&path);
@@ -27,6 +31,19 @@ impl Tmpfs {
         eprintln!("not tried: a tmpfs cannot be mounted here");
         std::fs::remove_dir(&path).unwrap();
         None
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.0.join("ballast")
+    }
+
+    /// Takes this many of its bytes.
+    pub fn shrink(&self, by: usize) {
+        std::fs::write(self.ballast(), vec![1; by]).unwrap();
+    }
+
+    pub fn make_room(&self) {
+        std::fs::remove_file(self.ballast()).unwrap();
     }
 }
 
@@ -118,8 +135,7 @@ fn fill(server: &TestServer, from: usize) -> usize {
 fn a_full_disk_refuses_writes_until_there_is_room() {
     for when in [AckWhen::Written, AckWhen::Synced] {
         let Some(disk) = Tmpfs::mount("full") else { return };
-        let ballast = disk.0.join("ballast");
-        std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+        disk.shrink(1 << 20);
         let server = server(&disk.0, when);
         let count = fill(&server, 0);
         assert!(count > 500, "{count}");
@@ -128,7 +144,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         assert_eq!(wire.say(&format!("STRLEN key:{}", count - 1)).int(), 2_000);
         assert!(wire.say("SAVE").is_error());
         assert!(wire.say("INFO persistence").text().contains("aof_last_write_status:err\r\n"));
-        std::fs::remove_file(&ballast).unwrap();
+        disk.make_room();
         let begun = Instant::now();
         let mut wire = loop {
             // A connection that met the error may have been closed.

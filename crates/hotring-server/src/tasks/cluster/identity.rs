@@ -38,8 +38,11 @@ pub(crate) fn node_id(folder: Option<&Path>, new: NodeId) -> Result<NodeId, Star
 
 /// Which boot of the machine this is.
 pub(crate) fn boot_id() -> String {
-    let read = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    // Without it each start counts as one after a power cut.
+    boot_of(fs::read_to_string("/proc/sys/kernel/random/boot_id"))
+}
+
+/// The boot of this text. Without it each start counts as one after a power cut.
+fn boot_of(read: io::Result<String>) -> String {
     let unlike = || RandomState::new().hash_one(std::process::id());
     read.map_or_else(|_| format!("unknown {:x}", unlike()), |text| text.trim().to_string())
 }
@@ -95,6 +98,14 @@ mod tests {
         let error = node_id(Some(&folder), two).unwrap_err().to_string();
         assert!(error.contains("40 hexadecimal digits"), "{error}");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// All boots that could not be told were the same one, so a power cut between two of them went unnoticed.
+    #[test]
+    fn a_boot_that_cannot_be_told_is_like_no_other() {
+        let unknown = || boot_of(Err(io::ErrorKind::NotFound.into()));
+        assert_ne!(unknown(), unknown());
+        assert_eq!(boot_of(Ok("a\n".into())), "a");
     }
 
     #[test]

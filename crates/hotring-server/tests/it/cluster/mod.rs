@@ -6,6 +6,7 @@ mod coordinator;
 mod copies;
 mod ends;
 mod failover;
+mod full_disk;
 mod messages;
 mod moves;
 mod power;
@@ -16,7 +17,7 @@ mod shutdown;
 use std::time::{Duration, Instant};
 
 use hotring_cluster::directory::Directory;
-use hotring_cluster::{NodeId, Owners, SLOTS, founding_records};
+use hotring_cluster::{Epoch, NodeId, Owners, SLOTS, founding_records};
 use hotring_coordinator::{Change, Outcome, Transaction};
 use hotring_log::AckWhen;
 use hotring_log::storage::Memory;
@@ -52,16 +53,14 @@ impl Node {
     }
 
     fn on(disk: Option<Memory>, keeper: &Keeper, name: &str, log: Option<AckWhen>) -> Node {
-        let mut node = Node {
-            disk,
-            server: None,
-            door: keeper.door(),
-            folder: Folder::new(&format!("cluster-{name}")),
-            log,
-            port: 0,
-        };
+        let mut node = Node { disk, ..Node::unstarted(keeper, name, log) };
         node.start(keeper);
         node
+    }
+
+    fn unstarted(keeper: &Keeper, name: &str, log: Option<AckWhen>) -> Node {
+        let folder = Folder::new(&format!("cluster-{name}"));
+        Node { server: None, door: keeper.door(), folder, disk: None, log, port: 0 }
     }
 
     /// Starts the node, at the address that it had before.

@@ -36,6 +36,15 @@ impl Drop for Stuck {
     }
 }
 
+/// The slot of this tag must go from the first shard to the second.
+pub(super) fn begin_move(keeper: &Keeper, tag: &str) {
+    let value = move_value(&Wanted { from: 0, to: 1, slots: slots(&[tag]) });
+    let change = Change::Put { name: move_name(1), value, lease: None };
+    let transaction = Transaction { expect: Vec::new(), changes: vec![change] };
+    let done = keeper.transact(transaction);
+    assert!(matches!(done, Ok(Outcome::Done(_))), "{done:?}");
+}
+
 impl Shards {
     pub(super) fn new(name: &str) -> Shards {
         let (keeper, disk) = (Keeper::new(), Memory::new());
@@ -59,12 +68,7 @@ impl Shards {
     }
 
     pub(super) fn begin_move(&self) {
-        let slots = slots(&[&self.tag]);
-        let value = move_value(&Wanted { from: 0, to: 1, slots });
-        let change = Change::Put { name: move_name(1), value, lease: None };
-        let transaction = Transaction { expect: Vec::new(), changes: vec![change] };
-        let done = self.keeper.transact(transaction);
-        assert!(matches!(done, Ok(Outcome::Done(_))), "{done:?}");
+        begin_move(&self.keeper, &self.tag);
     }
 
     /// From here on the target's disk takes no sync.

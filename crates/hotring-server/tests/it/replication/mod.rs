@@ -41,6 +41,10 @@ impl Folder {
         Folder(std::env::temp_dir().join(name))
     }
 
+    pub fn path(&self) -> PathBuf {
+        self.0.clone()
+    }
+
     pub fn log(&self, when: AckWhen) -> LogSettings {
         let data = self.0.clone();
         LogSettings { is_on: true, when, data, segment_len: 256 << 10, ..LogSettings::default() }

@@ -305,9 +305,10 @@ impl Taker {
         if !is_clean {
             self.reign.forgets.notify_one();
         }
-        let has_failed =
-            self.reign.server().persist.durability.log().is_some_and(|log| has_failed(log));
-        self.machine.receive(message, is_clean && !has_failed);
+        // A log that cannot write now would fail at the end of the import, and that would begin again and again.
+        let log = self.reign.server().persist.durability.log();
+        let can_write = log.is_none_or(|log| log.error().is_none());
+        self.machine.receive(message, is_clean && can_write);
     }
 
     /// Looks at the records, the clock, and the keys of an earlier attempt.
