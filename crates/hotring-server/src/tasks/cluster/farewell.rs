@@ -27,14 +27,22 @@ pub(crate) async fn keep(server: Arc<Server>) {
 
 /// Hands the role of a cluster's primary over to this replica, or to any that has everything. Ends when that has
 /// succeeded or failed, at most after two leases: by then the handover is taken up or surely never will be. It is
-/// aborted once it is not wanted any more.
+/// aborted once it is not wanted any more. One that is under way already ends first, within as much time.
 pub(super) async fn hand_over(
     server: &Server,
     log: &Log,
     to: Option<NodeId>,
     is_wanted: impl Fn() -> bool,
 ) {
-    let (began, lease) = (clock::monotonic(), server.settings.config().replication.lease());
+    let lease = server.settings.config().replication.lease();
+    let began = clock::monotonic();
+    while server.replication.is_failing_over() && began.elapsed() < 2 * lease && is_wanted() {
+        tokio::time::sleep(LOOK).await;
+    }
+    if server.replication.is_replica() {
+        return;
+    }
+    let began = clock::monotonic();
     if let Err(why) = server.replication.fail_over(to, Some(lease), false, log) {
         return tracing::warn!(?why, "the role cannot be handed over");
     }

@@ -90,6 +90,23 @@ fn a_primary_that_gets_shutdown_hands_its_role_over_under_load() {
     assert_eq!(keeper.directory().shards[&0].1.primary.node, other.id(&keeper));
 }
 
+/// It ended in the middle of the handover, which no replica took up: its shard stood still until the lease was over.
+#[test]
+fn a_primary_that_gets_shutdown_during_a_handover_lets_it_end_first() {
+    let (keeper, one, other) = pair("twice", Some(AckWhen::Written));
+    write(&one, 0..100);
+    wait_for("the replica may take over", || all_in_sync(&keeper.directory()));
+    let began = Instant::now();
+    let mut wire = one.wire();
+    wire.send(b"FAILOVER\r\nSHUTDOWN\r\n");
+    wire.read_to_end();
+    let ended = began.elapsed();
+    wait_until_it_serves(&other);
+    println!("it ends after {ended:?}, and writes go on after {:?}", began.elapsed());
+    assert!(began.elapsed() < LEASE, "{:?}", began.elapsed());
+    assert_has(&other, 0..100);
+}
+
 /// Nothing may keep a server that must end now.
 #[test]
 fn shutdown_now_hands_nothing_over() {
