@@ -132,14 +132,14 @@ impl Primary {
         }
         let (target, force) = (failover.target, failover.force);
         let has_all = |last: Lsn| {
-            let mut followers = self.feed.followers().iter();
-            let found = followers.find(|follower| {
+            let may = self.feed.followers().iter().filter(|follower| {
                 let node = follower.id.node;
                 let is_target = target.is_none_or(|target| target == node);
                 let has_all = follower.whole && follower.positions.applied >= last;
                 is_target && has_all && (self.may_succeed(node) || force)
             });
-            found.map(|follower| follower.id.node)
+            // With a full disk it would refuse writes.
+            may.min_by_key(|follower| follower.is_full).map(|follower| follower.id.node)
         };
         if let Some(node) = failover.last.and_then(has_all) {
             self.hand_over(now, node, false);

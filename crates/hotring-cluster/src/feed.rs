@@ -64,6 +64,8 @@ pub struct Follower {
     pub whole: bool,
     /// Whether it has acknowledged anything on this connection.
     pub has_acked: bool,
+    /// Whether its log cannot write, so that it can serve no writes.
+    pub is_full: bool,
     /// The last beat that it answered.
     pub answered: u64,
     /// When that beat was sent.
@@ -167,6 +169,7 @@ impl Feed {
             positions: Positions::default(),
             whole: false,
             has_acked: false,
+            is_full: false,
             answered: 0,
             promised: None,
             told: None,
@@ -220,6 +223,7 @@ impl Feed {
         // A copy or repair ends once in a connection.
         follower.whole |= ack.whole;
         follower.has_acked = true;
+        follower.is_full = ack.is_full;
         if ack.beat > follower.answered {
             follower.answered = ack.beat;
             let sent = self.sent.iter().find(|(number, _)| *number == ack.beat);

@@ -144,6 +144,8 @@ pub struct Ack {
     pub positions: Positions,
     /// Whether the replica has all data up to its position: false during a full copy or a repair.
     pub whole: bool,
+    /// Whether its log cannot write at present.
+    pub is_full: bool,
 }
 
 /// From a primary to a replica.

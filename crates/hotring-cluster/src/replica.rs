@@ -143,6 +143,7 @@ pub struct Replica {
     pub(crate) shard: Option<ShardId>,
     pub(crate) copy: Held,
     positions: Positions,
+    is_full: bool,
     link: Option<Link>,
     attempts: u64,
     not_ready: Option<Incarnation>,
@@ -184,6 +185,7 @@ impl Replica {
             highest: copy.history.epoch(),
             copy,
             positions: Positions { applied: last, ..Positions::default() },
+            is_full: false,
             link: None,
             attempts: 0,
             not_ready: None,
@@ -448,6 +450,11 @@ impl Replica {
         Ok(())
     }
 
+    /// Whether this node's log cannot write at present. The next acknowledgement says so.
+    pub fn note_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
     /// The replica has come this far, or it is time to say so again.
     pub fn applied(&mut self, positions: Positions) {
         self.positions = positions;
@@ -488,7 +495,8 @@ impl Replica {
         let Some(link) = self.link.as_ref().filter(|_| self.promotion.is_none()) else { return };
         let whole = link.phase == Phase::Following;
         let positions = if whole { self.positions } else { Positions::default() };
-        let ack = Ack { stamp: link.stamp, beat: link.beat, positions, whole };
+        let is_full = self.is_full;
+        let ack = Ack { stamp: link.stamp, beat: link.beat, positions, whole, is_full };
         self.acts.push(Act::Send(link.primary, ToPrimary::Ack(ack)));
     }
 

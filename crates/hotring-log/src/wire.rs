@@ -16,7 +16,7 @@ pub const FRAME_HEAD_LEN: usize = 16;
 pub const BODY_MAX: usize = 256 << 10;
 
 /// The version of the protocol, which the replica's first command names. Whatever changes the bytes raises it.
-pub const WIRE_VERSION: u32 = 4;
+pub const WIRE_VERSION: u32 = 5;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -188,7 +188,8 @@ fn an_epoch_ends_the_links_below() {
     let after = middle.feed().followers()[0].stamp;
     assert_eq!((before.epoch, after.epoch), (Epoch(1), Epoch(2)));
     // The old connection is gone for good.
-    let late = Ack { stamp: before, beat: 0, positions: Positions::default(), whole: true };
+    let (positions, whole, is_full) = (Positions::default(), true, false);
+    let late = Ack { stamp: before, beat: 0, positions, whole, is_full };
     middle.ack_below(node(3), &late);
     assert!(!middle.feed().followers()[0].has_acked);
 }

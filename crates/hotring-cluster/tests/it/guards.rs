@@ -64,7 +64,7 @@ fn an_acknowledgement_from_before_a_start_does_not_count_in_the_same_epoch_and_s
         primary.hello(at(0), &replica.hello(0).unwrap(), 1);
         let stamp = Stamp { epoch: Epoch(1), start: Incarnation(start), session: 1 };
         let positions = Positions { applied: 99, ..Positions::default() };
-        let ack = Ack { stamp, beat: 0, positions, whole: true };
+        let ack = Ack { stamp, beat: 0, positions, whole: true, is_full: false };
         primary.receive(at(0), node(2), &ToPrimary::Ack(ack));
         primary.feed().followers()[0].whole
     };
@@ -171,7 +171,7 @@ fn positions_of_a_replica_that_is_not_whole_do_not_count() {
     assert_eq!(answer.course, Course::FullCopy);
     pair.write(20);
     let positions = Positions { applied: 20, written: 20, synced: 20 };
-    let ack = Ack { stamp: answer.stamp, beat: 0, positions, whole: false };
+    let ack = Ack { stamp: answer.stamp, beat: 0, positions, whole: false, is_full: false };
     pair.primary.receive(pair.now, node(2), &ToPrimary::Ack(ack));
     assert_eq!((pair.primary.committed(), pair.primary.feed().applied_by(1)), (10, 0));
 }

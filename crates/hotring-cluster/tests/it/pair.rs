@@ -319,6 +319,37 @@ fn a_failover_hands_over_when_the_target_has_everything() {
     assert_eq!(pair.told[2..], [end, Act::Superseded(Epoch(3), Some(node(2)))]);
 }
 
+/// The first one with everything got the role, and refused writes.
+#[test]
+fn a_failover_goes_to_a_replica_that_can_write() {
+    for is_full in [false, true] {
+        let mut pair = Pair::new(vec![]);
+        pair.replica.note_full(is_full);
+        pair.apply(11);
+        pair.told.clear();
+        let rules = Rules::default();
+        let mut third = Replica::new(pair.now, me(3, 4), rules, None, held(&first_epoch(), 10));
+        pair.primary.hello(pair.now, &third.hello(0).unwrap(), 1);
+        let acts = pair.primary.acts();
+        let [Act::Send(_, ToReplica::Answer(answer))] = &acts[..] else { panic!("{acts:?}") };
+        third.answer(pair.now, answer.clone()).unwrap();
+        third.began(*pair.primary.history().last_start().unwrap()).unwrap();
+        third.applied(Positions { applied: 11, ..Positions::default() });
+        for act in third.acts() {
+            let replica::Act::Send(_, message) = act else { panic!("{act:?}") };
+            pair.primary.receive(pair.now, node(3), &message);
+        }
+        pair.primary.fail_over(pair.now, None, None, false).unwrap();
+        pair.primary.paused(pair.now, 11);
+        let acts = pair.primary.acts();
+        let heir = acts.iter().find_map(|act| match act {
+            Act::Send(node, ToReplica::Handover(_)) => Some(*node),
+            _ => None,
+        });
+        assert_eq!(heir, Some(node(if is_full { 3 } else { 2 })), "{acts:?}");
+    }
+}
+
 #[test]
 fn a_failover_that_is_given_up_leaves_one_primary() {
     let mut pair = Pair::new(vec![node(2)]);

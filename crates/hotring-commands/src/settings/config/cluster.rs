@@ -35,6 +35,8 @@ pub struct ClusterSettings {
     pub proxy_memcached: Vec<SocketAddr>,
     /// Seconds after which a node without a shard replaces a dead replica; 0 for never.
     pub replace_after_s: u64,
+    /// When a primary whose disk is full hands its role over.
+    pub full_disk: FullDisk,
     /// Whether this node has proxies mirror its hot keys.
     pub mirrors: bool,
     /// How many keys, and how many bytes of their values.
@@ -57,6 +59,7 @@ impl Default for ClusterSettings {
             proxy_memcached: Vec::new(),
             // Longer than a restart, an upgrade or a reboot takes, so that none of them begins a copy.
             replace_after_s: 600,
+            full_disk: FullDisk::default(),
             mirrors: false,
             // Each surely has a sixty-fourth of the node's requests. The bytes are those of each connection of a proxy.
             mirror_budget: Budget { keys: 64, bytes: 4 << 20 },
@@ -68,6 +71,35 @@ impl ClusterSettings {
     /// The time after which a dead replica is replaced; zero for never.
     pub fn replace_after(&self) -> Duration {
         Duration::from_secs(self.replace_after_s)
+    }
+}
+
+/// When a primary whose disk is full hands its role over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FullDisk {
+    /// Milliseconds for which it must have been full.
+    pub after_ms: u64,
+    /// Milliseconds between two attempts.
+    pub pause_ms: u64,
+}
+
+impl Default for FullDisk {
+    fn default() -> Self {
+        // The log is tried again each second. A pause that is longer than a repair keeps two small disks from passing
+        // the role to and fro.
+        FullDisk { after_ms: 1_200, pause_ms: 10_000 }
+    }
+}
+
+impl FullDisk {
+    /// How long the disk must have been full.
+    pub fn after(&self) -> Duration {
+        Duration::from_millis(self.after_ms)
+    }
+
+    /// The time between two attempts.
+    pub fn pause(&self) -> Duration {
+        Duration::from_millis(self.pause_ms)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::settings::engine::IndexSettings;
 use crate::settings::guard::Guard;
 use crate::settings::passive::Given;
 
-pub use cluster::{ClusterSettings, CoordinatorAddress};
+pub use cluster::{ClusterSettings, CoordinatorAddress, FullDisk};
 pub use fabric::FabricSettings;
 pub use log::{LogSettings, OnError, SavePoint, SnapshotSettings};
 pub use memcached::MemcachedSettings;

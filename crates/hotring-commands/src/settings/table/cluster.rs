@@ -129,6 +129,25 @@ pub(super) static CLUSTER: &[Setting] = &[
         },
     },
     Setting {
+        name: "full-disk-after",
+        alias: "",
+        placeholder: "MS",
+        help: "A primary whose disk has been full for this long hands its role to an in-sync replica that can write. The \
+               log is tried again each second",
+        change: Change::Running,
+        get: |c| c.replication.cluster.full_disk.after_ms.to_string(),
+        set: |c, v| number(v, 0, 3_600_000).map(|n| c.replication.cluster.full_disk.after_ms = n),
+    },
+    Setting {
+        name: "full-disk-pause",
+        alias: "",
+        placeholder: "MS",
+        help: "Time between two such handovers, so that nodes with small disks do not pass the role to and fro",
+        change: Change::Running,
+        get: |c| c.replication.cluster.full_disk.pause_ms.to_string(),
+        set: |c, v| number(v, 100, 3_600_000).map(|n| c.replication.cluster.full_disk.pause_ms = n),
+    },
+    Setting {
         name: "mirror",
         alias: "",
         placeholder: "MODE",

@@ -131,7 +131,7 @@ mod tests {
         let digest = Sha1::digest(down.chain(up).collect::<Vec<u8>>());
         assert_eq!(
             (WIRE_VERSION, format!("{digest:x}")),
-            (4, "c2f0d8866fb182638b74f42adc84fbb4b2747c2c".to_string())
+            (5, "c2f0d8866fb182638b74f42adc84fbb4b2747c2c".to_string())
         );
     }
 }

@@ -78,6 +78,8 @@ pub struct ReplicaStatus {
     pub lag_bytes: u64,
     /// Replies wait for it, and it keeps up.
     pub is_in_sync: bool,
+    /// Its log cannot write at present.
+    pub is_full: bool,
 }
 
 impl ReplicaStatus {

@@ -197,7 +197,8 @@ pub fn to_primary_bytes(message: &ToPrimary) -> Vec<u8> {
         ToPrimary::Ack(ack) => {
             let Positions { applied, written, synced } = ack.positions;
             let out = out.byte(2).stamp(ack.stamp);
-            out.longs([ack.beat, applied, written, synced]).flag(ack.whole).0
+            let out = out.longs([ack.beat, applied, written, synced]);
+            out.flag(ack.whole).flag(ack.is_full).0
         }
         ToPrimary::Declined(stamp, beat) => out.byte(3).stamp(*stamp).long(*beat).0,
         ToPrimary::Fenced { epoch, leads } => out.byte(4).long(epoch.0).flag(*leads).0,
@@ -225,7 +226,8 @@ pub fn to_primary_of(bytes: &[u8]) -> Option<ToPrimary> {
             let (stamp, beat) = (input.stamp()?, input.long()?);
             let (applied, written, synced) = (input.long()?, input.long()?, input.long()?);
             let positions = Positions { applied, written, synced };
-            ToPrimary::Ack(Ack { stamp, beat, positions, whole: input.flag()? })
+            let (whole, is_full) = (input.flag()?, input.flag()?);
+            ToPrimary::Ack(Ack { stamp, beat, positions, whole, is_full })
         }
         3 => ToPrimary::Declined(input.stamp()?, input.long()?),
         4 => ToPrimary::Fenced { epoch: Epoch(input.long()?), leads: input.flag()? },
@@ -348,7 +350,7 @@ mod tests {
         let positions = Positions { applied: 1, written: 2, synced: 3 };
         vec![
             ToPrimary::Hello(hello),
-            ToPrimary::Ack(Ack { stamp: STAMP, beat: 5, positions, whole: true }),
+            ToPrimary::Ack(Ack { stamp: STAMP, beat: 5, positions, whole: true, is_full: false }),
             ToPrimary::Declined(STAMP, 7),
             ToPrimary::Fenced { epoch: Epoch(8), leads: true },
         ]
@@ -457,7 +459,7 @@ mod tests {
         let digest = Sha1::digest(all.collect::<Vec<u8>>());
         assert_eq!(
             (WIRE_VERSION, format!("{digest:x}")),
-            (4, "8854c15e580fcf8a74f4d84ef795a059604e797b".to_string())
+            (5, "c275d9b6d9b0409f8b6e875665326ac8ad761f32".to_string())
         );
     }
 

@@ -23,7 +23,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::host::{clock, fiber};
 use crate::settings::config::{Config, ReplicationSettings, Source};
-use attached::{Attached, ReplicaStatus};
+use attached::Attached;
+pub use attached::{ReplicaStatus, Stage};
 use link::{Link, LinkStatus};
 use recorded::Desk;
 use redis::RedisLink;

@@ -556,6 +556,7 @@ impl Roles {
                 lag: lag.time,
                 lag_bytes: lag.bytes,
                 is_in_sync: is_in_sync(attached.node),
+                is_full: follower.is_full,
             })
         };
         self.attached.iter().filter_map(status).collect()

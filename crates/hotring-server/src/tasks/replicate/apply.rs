@@ -262,7 +262,12 @@ impl<'a> Follower<'a> {
     pub(super) fn tell(&self) {
         if !self.is_copying() {
             let positions = self.positions();
-            self.server.replication.with_replica(|replica, _| replica.applied(positions));
+            let is_full =
+                self.server.persist.durability.log().is_some_and(|log| log.error().is_some());
+            self.server.replication.with_replica(|replica, _| {
+                replica.note_full(is_full);
+                replica.applied(positions);
+            });
             if let Some(cluster) = self.server.cluster.as_ref().filter(|_| self.is_its_stream) {
                 cluster.note_applied(positions.applied);
             }
