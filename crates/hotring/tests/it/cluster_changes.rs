@@ -525,6 +525,37 @@ fn copy_folder(from: &Path, to: &Path) {
     assert!(copied.success());
 }
 
+/// The primary was alive again when the operator agreed, in the start that its record named: nothing of that had
+/// changed, and its writes were given up.
+#[test]
+fn force_does_nothing_if_the_primary_is_back_when_the_operator_agrees() {
+    let (nodes, stands_still, lacks) = beside_the_coordinator("back");
+    nodes.servers[lacks].signal(Signal::STOP);
+    nodes.wait_until(lacks, "replica, behind");
+    assert_eq!(say(&mut nodes.servers[stands_still].connect(), "SET late v"), "+OK");
+    nodes.servers[stands_still].signal(Signal::STOP);
+    wait_for("its lease ends", || !nodes.line(stands_still).ends_with(", alive"));
+    nodes.servers[lacks].signal(Signal::CONT);
+    nodes.wait_until(lacks, ", alive");
+    let behind = nodes.address(lacks).to_string();
+    let mut command = hotring(&["cluster", "failover", "0", "--force", "--to", &behind]);
+    command.args(["--coordinator", nodes.address(0)]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut asks = command.spawn().unwrap();
+    let mut shown = BufReader::new(asks.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("ACKNOWLEDGED WRITES THAT IT LACKS ARE LOST") {
+        line.clear();
+        assert!(shown.read_line(&mut line).unwrap() > 0, "it asks");
+    }
+    nodes.servers[stands_still].signal(Signal::CONT);
+    nodes.wait_until(stands_still, "primary, alive");
+    asks.stdin.take().unwrap().write_all(b"yes\n").unwrap();
+    let output = asks.wait_with_output().unwrap();
+    assert_has(&stderr(&output), &["shard 0 has changed since this was shown"]);
+    assert_eq!(say(&mut nodes.servers[stands_still].connect(), "EXISTS late"), ":1");
+}
+
 /// A replica that lacks acknowledged writes leads, and a shard without any node begins empty, by force alone.
 #[test]
 fn only_force_gives_writes_up() {
