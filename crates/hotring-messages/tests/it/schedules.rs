@@ -30,7 +30,7 @@ const FOUND: &[(Fault, u64)] = &[
 const SEARCHED: u64 = 9000;
 
 /// The number in a variable, or a default.
-fn number(variable: &str, otherwise: u64) -> u64 {
+pub fn number(variable: &str, otherwise: u64) -> u64 {
     let set = std::env::var(variable).ok();
     set.map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
 }

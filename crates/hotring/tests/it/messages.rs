@@ -1,6 +1,5 @@
 //! Messages beside a Redis client, and what clients of messages are told when servers and connections die.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -229,24 +228,41 @@ fn a_client_whose_connections_are_killed_writes_once() {
     assert!(done > 100, "{done}");
 }
 
+/// Kills of a server, unless `HOTRING_KILLS` says otherwise.
+const KILLS: u64 = 3;
+
 #[test]
 fn a_killed_server_has_applied_what_was_told() {
     let folder = Folder::new("messages-killed");
-    let serve = |fabric: &str, data: &Path| {
-        start(fabric, &["--log", "sync", "--data", data.to_str().expect("text")])
-    };
-    let mut server = serve("127.0.0.1:0", &folder.0);
+    be_killed("127.0.0.1:0", &folder);
+}
+
+#[test]
+fn a_killed_server_over_shared_memory_has_applied_what_was_told() {
+    let folder = Folder::new("messages-killed-shm");
+    if let Some(address) = place(Provider::Shm, &folder) {
+        be_killed(&address, &folder);
+    }
+}
+
+fn be_killed(fabric: &str, folder: &Folder) {
+    let data = folder.0.join("data");
+    let serve =
+        |fabric: &str| start(fabric, &["--log", "sync", "--data", data.to_str().expect("text")]);
+    let mut server = serve(fabric);
     let fabric = server.fabric.clone();
     let mut client = client(&server, "", "");
     let (mut done, mut unknown) = (0, 0);
-    for round in 0..3 {
+    let set = std::env::var("HOTRING_KILLS").ok();
+    let kills = set.map_or(KILLS, |text| text.parse().expect("HOTRING_KILLS is a number"));
+    for round in 0..kills {
         let stops = AtomicBool::new(false);
         let counts = std::thread::scope(|scope| {
             let counts = scope.spawn(|| count(&mut client, &stops));
             std::thread::sleep(Duration::from_millis(300));
             server.signal(Signal::KILL);
             server.end();
-            server = serve(&fabric, &folder.0);
+            server = serve(&fabric);
             std::thread::sleep(Duration::from_millis(300));
             stops.store(true, Ordering::Relaxed);
             counts.join().expect("it does not panic")
