@@ -47,10 +47,10 @@ fuzz_target!(|input: &[u8]| {
 fn write(message: Message<'_>, out: &mut Vec<u8>) {
     let mut bytes = Vec::new();
     let message = match message {
-        Message::Request(head, Request { floor, operations }) => {
+        Message::Request(head, Request { floor, by_datagram, operations }) => {
             let list: Vec<_> = operations.iter().collect();
             let operations = Operations::encode(&list, &mut bytes).expect("it was read");
-            Message::Request(head, Request { floor, operations })
+            Message::Request(head, Request { floor, by_datagram, operations })
         }
         Message::Reply(head, answers) => {
             let list: Vec<_> = answers.iter().collect();
@@ -62,10 +62,13 @@ fn write(message: Message<'_>, out: &mut Vec<u8>) {
 }
 
 fn caller() -> Caller {
-    let login = Login { user: Vec::new(), password: Vec::new(), address: Vec::new() };
+    let login = Login { user: Vec::new(), password: Vec::new() };
     let retry = Duration::from_secs(1);
-    let options = Options { retry, queue_max: 4, message_len_max: 1 << 10 };
-    Caller::new(1, login, options).expect("it is short")
+    let datagrams = Some(retry / 2);
+    let options = Options { retry, datagrams, queue_max: 4, message_len_max: 1 << 10 };
+    let mut caller = Caller::new(1, login, options).expect("it is short");
+    caller.set_datagram_address(vec![1]);
+    caller
 }
 
 /// Runs a request at most once.

@@ -151,7 +151,7 @@ static void polls(void) {
 }
 
 int main(int argc, char **argv) {
-    hotring_options options = {.limit_ms = 30000};
+    hotring_options options = {.limit_ms = 30000, .datagram_us = 20000};
     if (argc != 2 && argc != 4) {
         fprintf(stderr, "usage: %s ADDRESS [USER PASSWORD]\n", argv[0]);
         return 2;

@@ -55,7 +55,7 @@ typedef struct hotring_options {
     uint32_t in_flight_max;   /* requests that are sent and not answered: 32 */
     uint32_t calls_max;       /* calls that have not ended: 65,536 */
     uint32_t message_len_max; /* bytes of the longest message, at most the server's `fabric-max-message`: 65,536 */
-    uint32_t reserved;        /* 0 */
+    uint32_t datagram_us;     /* over TCP, short answers may be datagrams, asked for again after so long: 0 for never */
 } hotring_options;
 
 /*

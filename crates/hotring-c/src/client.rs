@@ -72,9 +72,10 @@ pub unsafe extern "C" fn hotring_connect(
 }
 
 fn connect(address: &str, user: &[u8], password: &[u8], options: &Options) -> io::Result<Shared> {
-    let login = Login { user: user.into(), password: password.into(), address: Vec::new() };
+    let login = Login { user: user.into(), password: password.into() };
     let caller = CallerOptions {
         retry: RETRY,
+        datagrams: options.datagrams(),
         queue_max: options.calls_max as usize,
         message_len_max: options.message_len_max as usize,
     };

@@ -19,8 +19,8 @@ pub struct Options {
     pub calls_max: u32,
     /// Bytes of the longest message.
     pub message_len_max: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Microseconds after which an answer that may be a datagram is asked for again; 0 for no datagrams.
+    pub datagram_us: u32,
 }
 
 /// `hotring_operation`.
@@ -52,6 +52,12 @@ impl Options {
             message_len_max: or(self.message_len_max, 65_536),
             ..self
         }
+    }
+
+    /// How long an answer is awaited that may be a datagram, if any may.
+    pub fn datagrams(&self) -> Option<Duration> {
+        let time = Duration::from_micros(u64::from(self.datagram_us));
+        (!time.is_zero()).then_some(time)
     }
 
     /// How long a call may take.

@@ -8,9 +8,10 @@ use hotring_messages::{Blocking, Login, Options};
 
 fn main() -> std::io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:6400".to_string());
-    let login = Login { user: Vec::new(), password: Vec::new(), address: Vec::new() };
+    let login = Login { user: Vec::new(), password: Vec::new() };
     let limit = Duration::from_secs(5);
-    let options = Options { retry: limit, queue_max: 1, message_len_max: 64 << 10 };
+    let options =
+        Options { retry: limit, datagrams: None, queue_max: 1, message_len_max: 64 << 10 };
     let mut client = Blocking::connect(&address, login, options)?;
     let set = Operation::Set { key: b"greeting", value: b"hello", expiry_ms: 0 };
     let outcome = client.call(&[set, Operation::Get { key: b"greeting" }], limit);

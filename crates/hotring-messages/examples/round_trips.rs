@@ -14,8 +14,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = words.next().unwrap_or("127.0.0.1:6400".to_string());
     let spin = Duration::from_micros(words.next().map_or(Ok(0), |word| word.parse())?);
     let limit = Duration::from_secs(5);
-    let options = Options { retry: limit, queue_max: 1, message_len_max: 64 << 10 };
-    let login = Login { user: Vec::new(), password: Vec::new(), address: Vec::new() };
+    let options =
+        Options { retry: limit, datagrams: None, queue_max: 1, message_len_max: 64 << 10 };
+    let login = Login { user: Vec::new(), password: Vec::new() };
     let mut client = Blocking::connect(&address, login, options)?;
     client.set_spin(spin);
     let mut took = Vec::with_capacity(ROUNDS);

@@ -30,6 +30,9 @@ impl<E: Endpoint> Client<E> {
             caller.posted();
         }
         assert!(endpoint.slab().free_len() > 0, "a slot must be left for sending");
+        if caller.wants_datagrams() {
+            caller.set_datagram_address(endpoint.datagrams_at(server));
+        }
         Client {
             endpoint,
             server,
@@ -111,6 +114,9 @@ impl<E: Endpoint> Client<E> {
             self.endpoint.slab().give(slot);
         }
         self.caller.reconnected();
+        if self.caller.wants_datagrams() {
+            self.caller.set_datagram_address(self.endpoint.datagrams_at(server));
+        }
     }
 
     /// Takes what has arrived, and sends what can be sent.

@@ -35,6 +35,19 @@ pub trait Endpoint: Debug {
     /// room now: poll, and try again. A message to a peer that has left is lost.
     fn send(&mut self, peer: Peer, slot: Slot, len: usize) -> Result<(), Slot>;
 
+    /// Where datagrams of a connected peer come to, for it alone to know; empty if they cannot come.
+    fn datagrams_at(&mut self, _peer: Peer) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Where datagrams for a connected peer go, as it has told; empty for nowhere.
+    fn set_datagrams_to(&mut self, _peer: Peer, _address: &[u8]) {}
+
+    /// As [`send`](Self::send), but as a datagram, which may be lost. Gives the slot back if that cannot be.
+    fn send_datagram(&mut self, _peer: Peer, slot: Slot, _len: usize) -> Result<(), Slot> {
+        Err(slot)
+    }
+
     /// Whether everything that was sent has left this end.
     fn has_sent_all(&self) -> bool;
 
@@ -120,6 +133,18 @@ impl Endpoint for AnyEndpoint {
 
     fn send(&mut self, peer: Peer, slot: Slot, len: usize) -> Result<(), Slot> {
         (**self).send(peer, slot, len)
+    }
+
+    fn datagrams_at(&mut self, peer: Peer) -> Vec<u8> {
+        (**self).datagrams_at(peer)
+    }
+
+    fn set_datagrams_to(&mut self, peer: Peer, address: &[u8]) {
+        (**self).set_datagrams_to(peer, address);
+    }
+
+    fn send_datagram(&mut self, peer: Peer, slot: Slot, len: usize) -> Result<(), Slot> {
+        (**self).send_datagram(peer, slot, len)
     }
 
     fn has_sent_all(&self) -> bool {

@@ -42,6 +42,10 @@ mod variants {
         RunBelowFloor,
         /// A reply that is too long to keep leaves nothing.
         ForgetLong,
+        /// The reply is forgotten that its client waits for, with those below the floor.
+        ForgetFloor,
+        /// The answer to a write that is asked for again while it runs is a datagram.
+        LoseTwice,
         /// A session that makes room for another client keeps its number.
         SameSession,
         /// A write of an earlier session is sent again in the next one.
@@ -69,6 +73,8 @@ mod variants {
             Self::EmptySession,
             Self::RunBelowFloor,
             Self::ForgetLong,
+            Self::ForgetFloor,
+            Self::LoseTwice,
             Self::SameSession,
             Self::ResendUnknown,
             Self::ReuseIds,

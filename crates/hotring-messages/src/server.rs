@@ -33,6 +33,7 @@ pub struct Job {
     peer: Peer,
     head: Head,
     is_write: bool,
+    by_datagram: bool,
     message: Place,
 }
 
@@ -247,6 +248,8 @@ impl<E: Endpoint> Server<E> {
                 match self.cache.greet(now, peer, &hello, len_max) {
                     Ok((session, welcome)) => {
                         self.strangers.remove(&peer);
+                        let address = hello.address.to_vec();
+                        self.endpoint.set_datagrams_to(peer, &address);
                         let head = Head { id: head.id, session, term };
                         Message::Welcome(head, welcome).write(&mut self.out);
                     }
@@ -257,7 +260,8 @@ impl<E: Endpoint> Server<E> {
                 let is_write = request.operations.iter().any(|operation| operation.is_write());
                 match self.cache.admit(now, peer, &head, &request) {
                     Admission::Run => {
-                        jobs.push(Job { peer, head, is_write, message: Place::Slot(slot, len) });
+                        let (by_datagram, message) = (request.by_datagram, Place::Slot(slot, len));
+                        jobs.push(Job { peer, head, is_write, by_datagram, message });
                         return;
                     }
                     Admission::Again(reply) => {
@@ -300,11 +304,13 @@ impl<E: Endpoint> Server<E> {
             let head = Head { term: self.cache.term(), ..job.head };
             Message::Refusal(head, Refusal::ReplyGone).write(&mut self.out);
         }
+        let by_datagram = job.by_datagram && !self.cache.is_asked_again(&job.head);
         if self.cache.finish(&job.head, job.is_write, &self.out) {
             // A client that has come back meanwhile waits there: a copy of its write was dropped.
             let peer = self.cache.peer(&job.head).filter(|_| job.is_write);
             let peer = peer.unwrap_or(job.peer);
             match job.message {
+                Place::Slot(slot, _) if by_datagram => self.send_datagram(peer, slot),
                 Place::Slot(slot, _) => self.send(peer, slot),
                 Place::Own(_) => {
                     self.answers.push_back((peer, self.out.clone()));
@@ -413,6 +419,15 @@ impl<E: Endpoint> Server<E> {
         self.endpoint.slab().bytes_mut(&slot)[..len].copy_from_slice(&self.out);
         self.unsent.push_back((peer, slot, len));
         self.flush();
+    }
+
+    /// Sends a reply that may be lost, or as any other if it fits into no datagram.
+    fn send_datagram(&mut self, peer: Peer, slot: Slot) {
+        let len = self.out.len();
+        self.endpoint.slab().bytes_mut(&slot)[..len].copy_from_slice(&self.out);
+        if let Err(slot) = self.endpoint.send_datagram(peer, slot, len) {
+            self.send(peer, slot);
+        }
     }
 
     fn flush(&mut self) {

@@ -8,6 +8,8 @@
 //!
 //! Calls in flight together have no order among each other. Operations of one call run in order.
 
+mod datagrams;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use crate::message::{
     Answers, Head, Hello, Message, MessageError, Operation, Operations, Refusal, Request, Status,
     Term, Welcome,
 };
+use datagrams::Datagrams;
 
 /// Copies of a request after which the pause between them grows no longer.
 const PAUSES: u32 = 8;
@@ -32,8 +35,6 @@ pub struct Login {
     pub user: Vec<u8>,
     /// The password; empty for none.
     pub password: Vec<u8>,
-    /// Where short replies go as datagrams; empty for the connection.
-    pub address: Vec<u8>,
 }
 
 /// How a client behaves.
@@ -42,6 +43,9 @@ pub struct Options {
     /// Without an answer for this long, a request is sent again; later copies come after longer pauses. Over a reliable
     /// endpoint nothing is lost but with its connection, and this should be longer than any request takes.
     pub retry: Duration,
+    /// With a time, short answers may come as datagrams where the endpoint has them. One that has not come within this
+    /// time is asked for again, and then comes over the connection. It should be longer than most requests take.
+    pub datagrams: Option<Duration>,
     /// Most calls that wait to be sent.
     pub queue_max: usize,
     /// The longest message that the own endpoint sends and receives, in bytes.
@@ -106,6 +110,7 @@ pub struct Caller {
     client: u64,
     login: Login,
     options: Options,
+    datagrams: Datagrams,
     session: Option<Session>,
     /// The greeting under way, during which nothing else is sent.
     greeting: Option<Greeting>,
@@ -141,6 +146,8 @@ struct Call {
     deadline: Duration,
     /// How often it was sent in its session.
     copies: u32,
+    /// Whether the answer to the last copy may come as a datagram.
+    by_datagram: bool,
     again_at: Duration,
 }
 
@@ -192,11 +199,12 @@ impl Caller {
     /// A client that has no session yet. Its random number must be its own: another client with it would get its
     /// replies. None if the login does not fit into a message.
     pub fn new(client: u64, login: Login, options: Options) -> Option<Caller> {
-        let fits = hello(client, &login, &options).fits();
+        let fits = hello(client, &login, &[], &options).fits();
         fits.then_some(Caller {
             client,
             login,
             options,
+            datagrams: Datagrams::default(),
             session: None,
             greeting: Some(Greeting { id: 1, again_at: Duration::ZERO }),
             next_id: 2,
@@ -227,8 +235,8 @@ impl Caller {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.first_due = self.first_due.min(deadline);
-        let (copies, again_at) = (0, Duration::ZERO);
-        self.queue.push_back(Call { ticket, batch, deadline, copies, again_at });
+        let (copies, by_datagram, again_at) = (0, false, Duration::ZERO);
+        self.queue.push_back(Call { ticket, batch, deadline, copies, by_datagram, again_at });
         ticket
     }
 
@@ -239,7 +247,21 @@ impl Caller {
 
     /// The connection is another one: the client greets again, and then sends what is not answered.
     pub fn reconnected(&mut self) {
+        // What was lost was lost with the connection.
+        self.in_flight.values_mut().for_each(|call| call.by_datagram = false);
+        self.datagrams = Datagrams::default();
         self.greet();
+    }
+
+    /// Whether datagrams are wanted. See [`Options::datagrams`].
+    pub fn wants_datagrams(&self) -> bool {
+        self.options.datagrams.is_some()
+    }
+
+    /// Where datagrams come from the next greeting on; empty for nowhere.
+    pub fn set_datagram_address(&mut self, address: Vec<u8>) {
+        let fits = hello(self.client, &self.login, &address, &self.options).fits();
+        self.datagrams.address = if fits { address } else { Vec::new() };
     }
 
     fn greet(&mut self) {
@@ -305,13 +327,22 @@ impl Caller {
         let (Some(id), Some(session)) = (id, &self.session) else { return false };
         let floor = self.floor();
         let call = self.in_flight.get_mut(&id).expect("it is in flight");
+        if call.by_datagram {
+            self.datagrams.lose(now);
+        }
         call.copies += 1;
         call.batch.shorten_wait(call.deadline.saturating_sub(now));
-        let pause = self.options.retry.saturating_mul(call.copies.min(PAUSES));
+        let may_be_lost = call.copies == 1 && call.batch.wait.is_zero();
+        let quick = self.options.datagrams;
+        let quick = quick.filter(|_| may_be_lost && self.datagrams.are_open(now));
+        call.by_datagram = quick.is_some();
+        let slow = self.options.retry.saturating_mul(call.copies.min(PAUSES));
+        let pause = quick.unwrap_or(slow);
         call.again_at = now.saturating_add(call.batch.wait).saturating_add(pause);
         self.first_due = self.first_due.min(call.again_at);
         let head = Head { id, session: session.number, term: session.term };
-        Message::Request(head, Request { floor, operations: call.batch.operations() }).write(out);
+        let (by_datagram, operations) = (call.by_datagram, call.batch.operations());
+        Message::Request(head, Request { floor, by_datagram, operations }).write(out);
         true
     }
 
@@ -321,7 +352,8 @@ impl Caller {
         let Some(greeting) = due else { return false };
         greeting.again_at = now.saturating_add(self.options.retry);
         let head = Head { id: greeting.id, ..Head::default() };
-        Message::Hello(head, hello(self.client, &self.login, &self.options)).write(out);
+        let address = &self.datagrams.address;
+        Message::Hello(head, hello(self.client, &self.login, address, &self.options)).write(out);
         true
     }
 
@@ -401,7 +433,7 @@ impl Caller {
         for (id, mut call) in in_flight.into_iter().rev() {
             call.again_at = Duration::ZERO;
             if !call.batch.is_write {
-                call.copies = 0;
+                (call.copies, call.by_datagram) = (0, false);
                 self.queue.push_front(call);
             } else if wrong!(ResendUnknown) {
                 self.in_flight.insert(id, call);
@@ -430,6 +462,9 @@ impl Caller {
         });
         let outcome = Outcome::Done(given.collect());
         let call = self.in_flight.remove(&head.id).expect("it was there");
+        if call.by_datagram {
+            self.datagrams.come();
+        }
         self.ended.push_back((call.ticket, outcome));
         Ok(())
     }
@@ -489,8 +524,8 @@ impl Caller {
     }
 }
 
-fn hello<'a>(client: u64, login: &'a Login, options: &Options) -> Hello<'a> {
-    let Login { user, password, address } = login;
+fn hello<'a>(client: u64, login: &'a Login, address: &'a [u8], options: &Options) -> Hello<'a> {
+    let Login { user, password } = login;
     let message_len_max = options.message_len_max as u32;
     Hello { client, message_len_max, user, password, address }
 }

@@ -9,26 +9,34 @@ const TERM: Term = Term { incarnation: Incarnation(1), epoch: Epoch(2) };
 const WRITE: [Operation<'_>; 1] = [Operation::Delete { key: b"k" }];
 const READ: [Operation<'_>; 1] = [Operation::Get { key: b"k" }];
 const RETRY: Duration = Duration::from_secs(1);
-const OPTIONS: Options = Options { retry: RETRY, queue_max: 3, message_len_max: 500 };
+const OPTIONS: Options =
+    Options { retry: RETRY, datagrams: None, queue_max: 3, message_len_max: 500 };
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
 fn caller() -> Caller {
-    let login = Login { user: Vec::new(), password: Vec::new(), address: Vec::new() };
-    let mut caller = Caller::new(1, login, OPTIONS).expect("it is short");
+    caller_with(OPTIONS)
+}
+
+fn caller_with(options: Options) -> Caller {
+    let login = Login { user: Vec::new(), password: Vec::new() };
+    let mut caller = Caller::new(1, login, options).expect("it is short");
     (0..10).for_each(|_| caller.posted());
     caller
 }
 
-/// What the client sends at this second: H, or R and the id of a request.
+/// What the client sends at this second: H, or R and the id of a request, with D if its answer may be a datagram.
 fn sent(caller: &mut Caller, second: u64) -> Vec<String> {
     let (mut out, mut sent) = (Vec::new(), Vec::new());
     while caller.next_message(at(second), &mut out) {
         sent.push(match Message::read(&out).expect("it can be read") {
             Message::Hello(..) => "H".to_string(),
-            Message::Request(head, request) => format!("R{} {}", head.id, request.floor),
+            Message::Request(head, request) => {
+                let kind = if request.by_datagram { "D" } else { "R" };
+                format!("{kind}{} {}", head.id, request.floor)
+            }
             other => panic!("{other:?}"),
         });
     }
@@ -158,4 +166,52 @@ fn a_client_that_is_refused_tries_again_later_unless_its_password_is_wrong() {
     tell(&mut caller, 1, Message::Refusal(head, Refusal::Denied));
     assert_eq!(outcomes(&mut caller), [Outcome::NotDone(Reason::Denied)]);
     assert_eq!((sent(&mut caller, 9), caller.next_time()), (Vec::new(), None), "nothing to ask");
+}
+
+/// A client whose answers may be datagrams for which it waits a second.
+fn taker() -> Caller {
+    let (retry, datagrams) = (at(60), Some(RETRY));
+    let mut caller = caller_with(Options { retry, datagrams, queue_max: 10, ..OPTIONS });
+    caller.set_datagram_address(vec![1]);
+    (0..10).for_each(|_| caller.posted());
+    caller.start(&READ, at(999)).unwrap();
+    welcome(&mut caller, 99, 500);
+    caller
+}
+
+#[test]
+fn only_the_first_copy_of_what_is_no_wait_is_answered_by_a_datagram() {
+    let mut caller = taker();
+    let wait = Operation::WaitForChange { key: b"k", limit_ms: 10_000 };
+    caller.start(&[wait], at(999)).unwrap();
+    assert_eq!(sent(&mut caller, 0), ["D2 3", "R3 4"]);
+    assert_eq!(caller.next_time(), Some(at(1)));
+    assert_eq!(sent(&mut caller, 1), ["R2 4"]);
+    assert_eq!(caller.next_time(), Some(at(70)), "nothing is lost over the connection");
+    caller.set_datagram_address(Vec::new());
+    caller.start(&READ, at(999)).unwrap();
+    assert_eq!(sent(&mut caller, 1), ["R4 5"], "there is no way");
+    caller.set_datagram_address(vec![1; 500]);
+    caller.start(&READ, at(999)).unwrap();
+    assert_eq!(sent(&mut caller, 1), ["R5 6"], "the greeting would be too long");
+}
+
+#[test]
+fn after_losses_in_a_row_no_datagrams_are_asked_for_for_a_while() {
+    let mut caller = taker();
+    let kinds = |caller: &mut Caller, calls, second| {
+        (0..calls).for_each(|_| _ = caller.start(&READ, at(999)).unwrap());
+        sent(caller, second).iter().map(|sent| &sent[..1] == "D").collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&mut caller, 7, 0), [true; 8]);
+    answer(&mut caller, 9);
+    assert_eq!(kinds(&mut caller, 0, 1), [false; 7]);
+    assert_eq!(kinds(&mut caller, 1, 1), [true]);
+    answer(&mut caller, 10);
+    assert_eq!(kinds(&mut caller, 7, 2), [true; 7]);
+    assert_eq!(kinds(&mut caller, 0, 3), [false; 7]);
+    assert_eq!(kinds(&mut caller, 1, 3), [true], "one came between");
+    assert_eq!(kinds(&mut caller, 0, 4), [false]);
+    assert_eq!(kinds(&mut caller, 1, 4), [false], "the way seems closed");
+    assert_eq!(kinds(&mut caller, 1, 5), [true], "it is tried again");
 }

@@ -72,7 +72,7 @@ pub struct Hello<'a> {
     pub user: &'a [u8],
     /// The password; empty for none.
     pub password: &'a [u8],
-    /// Where replies go that fit into a datagram; empty for the connection itself.
+    /// Where replies go that may be datagrams; empty if none may. The endpoints know its form.
     pub address: &'a [u8],
 }
 
@@ -90,6 +90,8 @@ pub struct Welcome {
 pub struct Request<'a> {
     /// The client waits for no write with an id below this. The server forgets their replies, and runs none of them.
     pub floor: u64,
+    /// Whether the answer may come as a datagram, and so be lost. Never for waits.
+    pub by_datagram: bool,
     /// The operations.
     pub operations: Operations<'a>,
 }
@@ -142,6 +144,7 @@ const WELCOME: u8 = 2;
 const REQUEST: u8 = 3;
 const REPLY: u8 = 4;
 const REFUSAL: u8 = 5;
+const REQUEST_BY_DATAGRAM: u8 = 6;
 
 impl<'a> Message<'a> {
     /// Reads a message, which must be all of the bytes.
@@ -168,21 +171,23 @@ impl<'a> Message<'a> {
         let message = match kind {
             HELLO => Message::Hello(head, Hello::read(&mut input)?),
             WELCOME => Message::Welcome(head, Welcome::read(&mut input)?),
-            REQUEST => {
+            REQUEST | REQUEST_BY_DATAGRAM => {
                 let floor = take(&mut input).map(u64::from_le_bytes)?;
                 let operations = Operations::read(parts, std::mem::take(&mut input))?;
                 // The reply to a wait comes when it is over: nothing else may have to wait for it.
                 let waits = operations.iter().any(|operation| operation.wait_ms().is_some());
-                if operations.is_empty() || (waits && operations.len() > 1) {
+                let by_datagram = kind == REQUEST_BY_DATAGRAM;
+                if operations.is_empty() || (waits && (operations.len() > 1 || by_datagram)) {
                     return None;
                 }
-                Message::Request(head, Request { floor, operations })
+                Message::Request(head, Request { floor, by_datagram, operations })
             }
             REPLY => Message::Reply(head, Answers::read(parts, std::mem::take(&mut input))?),
             REFUSAL => Message::Refusal(head, Refusal::of(take::<1>(&mut input)?[0])?),
             _ => return None,
         };
-        let is_whole = input.is_empty() && (parts == 0 || matches!(kind, REQUEST | REPLY));
+        let is_whole = input.is_empty()
+            && (parts == 0 || matches!(kind, REQUEST | REPLY | REQUEST_BY_DATAGRAM));
         is_whole.then_some(message)
     }
 
@@ -191,7 +196,10 @@ impl<'a> Message<'a> {
         let (kind, parts, head) = match self {
             Message::Hello(head, _) => (HELLO, 0, head),
             Message::Welcome(head, _) => (WELCOME, 0, head),
-            Message::Request(head, request) => (REQUEST, request.operations.len(), head),
+            Message::Request(head, request) => {
+                let kind = if request.by_datagram { REQUEST_BY_DATAGRAM } else { REQUEST };
+                (kind, request.operations.len(), head)
+            }
             Message::Reply(head, answers) => (REPLY, answers.len(), head),
             Message::Refusal(head, _) => (REFUSAL, 0, head),
         };

@@ -44,7 +44,10 @@ fn each(mut check: impl FnMut(Message<'_>)) {
         let mut bytes = Vec::new();
         let operations = Operations::encode(list, &mut bytes).expect("they fit");
         assert_eq!(operations.iter().collect::<Vec<_>>(), list);
-        check(Message::Request(HEAD, Request { floor: 6, operations }));
+        check(Message::Request(HEAD, Request { floor: 6, by_datagram: false, operations }));
+        if list.len() > 1 {
+            check(Message::Request(HEAD, Request { floor: 6, by_datagram: true, operations }));
+        }
     }
     use Status::{Absent, Conflict, Done, Failed, TimedOut, Unknown};
     let answers = [Done, Absent, Conflict, TimedOut, Failed, Unknown]
@@ -125,14 +128,15 @@ fn requests_have_limits() {
     let mut bytes = Vec::new();
     assert!(Operations::encode(&[get; PARTS_MAX], &mut bytes).is_some());
     assert!(Operations::encode(&[get; PARTS_MAX + 1], &mut bytes).is_none());
-    let mut read = |list: &[Operation<'_>]| {
+    let mut read = |list: &[Operation<'_>], by_datagram| {
         let operations = Operations::encode(list, &mut bytes).expect("they fit");
         let mut bytes = Vec::new();
-        Message::Request(HEAD, Request { floor: 0, operations }).write(&mut bytes);
+        Message::Request(HEAD, Request { floor: 0, by_datagram, operations }).write(&mut bytes);
         Message::read(&bytes).is_ok()
     };
-    assert!(read(&[get, get]) && read(&[wait]));
-    assert!(!read(&[]) && !read(&[wait, get]) && !read(&[get, wait]));
+    assert!(read(&[get, get], false) && read(&[get, get], true) && read(&[wait], false));
+    assert!(!read(&[], false) && !read(&[wait, get], false) && !read(&[get, wait], false));
+    assert!(!read(&[wait], true), "nobody asks again for the answer of a wait in time");
     // Of another version, whatever follows.
     let mut bytes = Vec::new();
     Message::Refusal(HEAD, Refusal::Full).write(&mut bytes);

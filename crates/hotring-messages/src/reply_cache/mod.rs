@@ -71,7 +71,10 @@ struct Session {
 
 #[derive(Debug)]
 enum Write {
-    Running,
+    Running {
+        /// Whether a copy has come meanwhile.
+        is_asked_again: bool,
+    },
     Replied(Box<[u8]>),
     /// Its reply was too long to be kept.
     ReplyGone,
@@ -228,10 +231,13 @@ impl ReplyCache {
         if head.id >= session.floor.saturating_add(u64::from(self.bounds.window)) {
             return Admission::Refuse(Refusal::Misused);
         }
-        match session.writes.get(&head.id) {
+        match session.writes.get_mut(&head.id) {
             None => {}
-            Some(Write::Running) if wrong!(RunTwice) => return Admission::Run,
-            Some(Write::Running) => return Admission::Drop,
+            Some(Write::Running { .. }) if wrong!(RunTwice) => return Admission::Run,
+            Some(Write::Running { is_asked_again }) => {
+                *is_asked_again = true;
+                return Admission::Drop;
+            }
             // Looked up again, as the borrow of the first look would last for all arms.
             Some(Write::Replied(_)) => match &session.writes[&head.id] {
                 Write::Replied(reply) => return Admission::Again(reply),
@@ -239,8 +245,15 @@ impl ReplyCache {
             },
             Some(Write::ReplyGone) => return Admission::Refuse(Refusal::ReplyGone),
         }
-        session.writes.insert(head.id, Write::Running);
+        session.writes.insert(head.id, Write::Running { is_asked_again: false });
         Admission::Run
+    }
+
+    /// Whether a copy of a write has come while it ran: its client does not count on the first answer any more.
+    pub fn is_asked_again(&self, head: &Head) -> bool {
+        let session = self.sessions.get(&head.session).filter(|_| self.is_of_term(head));
+        let write = session.and_then(|session| session.writes.get(&head.id));
+        matches!(write, Some(Write::Running { is_asked_again: true })) && !wrong!(LoseTwice)
     }
 
     /// Takes the reply to a request that was run. False if it must not be sent: its session is over, and what was run
@@ -281,7 +294,7 @@ impl ReplyCache {
 
 impl Session {
     fn runs(&self) -> bool {
-        self.writes.values().any(|write| matches!(write, Write::Running))
+        self.writes.values().any(|write| matches!(write, Write::Running { .. }))
     }
 
     fn raise_floor(&mut self, floor: u64) {
@@ -289,7 +302,7 @@ impl Session {
             return;
         }
         self.floor = floor;
-        let above = self.writes.split_off(&floor);
+        let above = self.writes.split_off(&(floor + u64::from(wrong!(ForgetFloor))));
         for write in std::mem::replace(&mut self.writes, above).into_values() {
             if let Write::Replied(reply) = write {
                 self.reply_bytes -= reply.len();

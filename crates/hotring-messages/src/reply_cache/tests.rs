@@ -27,7 +27,7 @@ fn admit(cache: &mut ReplyCache, peer: u64, session: u64, floor: u64, id: u64) -
     let write = [Operation::Delete { key: b"k" }];
     let operations = Operations::encode(&write, &mut bytes).expect("it fits");
     let head = Head { id, session, term: TERM };
-    cache.admit(NOW, Peer(peer), &head, &Request { floor, operations })
+    cache.admit(NOW, Peer(peer), &head, &Request { floor, by_datagram: false, operations })
 }
 
 fn finish(cache: &mut ReplyCache, session: u64, id: u64, reply: &[u8]) -> bool {

@@ -62,8 +62,8 @@ over_both! {
 
 /// A client of threads.
 pub fn shared(address: &[u8], message_len_max: usize) -> Shared {
-    let login = Login { user: Vec::new(), password: b"right".into(), address: Vec::new() };
-    let options = Options { retry: PATIENCE, queue_max: 100, message_len_max };
+    let login = Login { user: Vec::new(), password: b"right".into() };
+    let options = Options { retry: PATIENCE, datagrams: None, queue_max: 100, message_len_max };
     let pace = Pace { in_flight_max: 8, spin: Duration::from_micros(20) };
     let address = std::str::from_utf8(address).expect("a text");
     Shared::connect(address, login, options, pace).expect("it listens")

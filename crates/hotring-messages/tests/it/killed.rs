@@ -5,17 +5,21 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use crate::caller::Outcome;
 use crate::fabric::Provider;
 use crate::fabrics::{place, shared};
+use crate::schedules::number;
 use crate::streams::{INCREMENT, PATIENCE, SLOT_LEN, listen, serve, value};
 
 /// Where a process of these tests finds its address.
 const ADDRESS: &str = "HOTRING_TEST_ADDRESS";
 const READY: &str = "the process is ready";
 
-const SERVERS: usize = 4;
-const CLIENTS: usize = 12;
+/// Kills of each test, unless `HOTRING_KILLS` says otherwise: servers, which take a client with them, and clients.
+const SERVERS: u64 = 4;
+const CLIENTS: u64 = 12;
 
 /// A process that runs one of this program's tests, until it is dropped.
 pub struct Process(Child);
@@ -85,43 +89,54 @@ fn call_until_killed() {
     }
 }
 
-fn servers_are_killed(provider: Provider) {
-    let Some((address, _folder)) = place(provider) else { return };
-    let mut random = fastrand::Rng::with_seed(1);
-    let mut server = Process::serve(&address);
-    let client = shared(address.as_bytes(), SLOT_LEN);
-    let mut killed = Vec::new();
-    for round in 0..SERVERS {
-        let begun = Instant::now();
-        let until = begun + Duration::from_millis(random.u64(20..200));
-        let process = std::thread::spawn(move || {
-            std::thread::sleep(until.saturating_duration_since(Instant::now()));
-            server.kill()
-        });
-        while !process.is_finished() {
-            let limit = Duration::from_secs(1);
-            let begun = Instant::now();
-            drop(client.call(&[INCREMENT], limit).expect("it fits"));
-            assert!(begun.elapsed() < 5 * limit, "a call hangs in round {round}");
-        }
-        killed.push(process.join().expect("it was killed"));
-        server = Process::serve(&address);
-        // The first calls may meet the end of the old connection.
-        let is_done = |_| matches!(client.call(&[INCREMENT], PATIENCE), Ok(Outcome::Done(_)));
-        assert!((0..20).any(is_done), "nothing is served in round {round}");
+/// An address of a provider, or of plain sockets, and the folder of its socket. None without the provider.
+fn address(provider: Option<Provider>) -> Option<(String, TempDir)> {
+    if let Some(provider) = provider {
+        return place(provider);
     }
-    drop(client);
-    assert_nothing_left(&killed);
+    let folder = tempfile::tempdir().expect("a folder");
+    Some((format!("unix:{}", folder.path().join("messages").display()), folder))
 }
 
-fn clients_are_killed(provider: Provider) {
-    let Some((address, _folder)) = place(provider) else { return };
+/// Kills the server and a client at the same moment, either one first.
+fn servers_are_killed(provider: Option<Provider>) {
+    let Some((address, _folder)) = address(provider) else { return };
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut server = Process::serve(&address);
+    let steady = shared(address.as_bytes(), SLOT_LEN);
+    let mut killed = Vec::new();
+    for round in 0..number("HOTRING_KILLS", SERVERS) {
+        let mut doomed = [server, Process::start("call_until_killed", &address)];
+        random.shuffle(&mut doomed);
+        let until = Instant::now() + Duration::from_millis(random.u64(20..200));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            doomed.map(Process::kill)
+        });
+        while !killer.is_finished() {
+            let limit = Duration::from_secs(1);
+            let begun = Instant::now();
+            drop(steady.call(&[INCREMENT], limit).expect("it fits"));
+            assert!(begun.elapsed() < 5 * limit, "a call hangs in round {round}");
+        }
+        killed.extend(killer.join().expect("they were killed"));
+        server = Process::serve(&address);
+        assert_nothing_left(&killed);
+        // The first calls may meet the end of the old connection.
+        let is_done = |_| matches!(steady.call(&[INCREMENT], PATIENCE), Ok(Outcome::Done(_)));
+        assert!((0..20).any(is_done), "nothing is served in round {round}");
+    }
+}
+
+fn clients_are_killed(provider: Option<Provider>) {
+    let Some((address, _folder)) = address(provider) else { return };
     let mut random = fastrand::Rng::with_seed(2);
     let server = Process::serve(&address);
     let steady = shared(address.as_bytes(), SLOT_LEN);
     let mut killed = Vec::new();
-    for round in 0..CLIENTS {
+    for round in 0..number("HOTRING_KILLS", CLIENTS) {
         let client = Process::start("call_until_killed", &address);
+        assert_nothing_left(&killed);
         let until = Instant::now() + Duration::from_millis(random.u64(1..40));
         while Instant::now() < until {
             value(steady.call(&[INCREMENT], PATIENCE).expect("it fits"));
@@ -134,12 +149,13 @@ fn clients_are_killed(provider: Provider) {
     }
     drop(steady);
     killed.push(server.kill());
+    // The last ones.
+    drop(place(Provider::Shm));
     assert_nothing_left(&killed);
 }
 
-/// The next start removes what killed processes left in memory.
+/// Each start removes what processes that were killed before it left in memory.
 fn assert_nothing_left(killed: &[u32]) {
-    drop(place(Provider::Shm));
     let names = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
     let is_theirs = |name: &String| {
@@ -151,22 +167,32 @@ fn assert_nothing_left(killed: &[u32]) {
 
 #[test]
 fn servers_are_killed_over_shared_memory_and_nothing_hangs() {
-    servers_are_killed(Provider::Shm);
+    servers_are_killed(Some(Provider::Shm));
 }
 
 #[test]
 fn servers_are_killed_over_tcp_and_nothing_hangs() {
-    servers_are_killed(Provider::Tcp);
+    servers_are_killed(Some(Provider::Tcp));
+}
+
+#[test]
+fn servers_are_killed_over_sockets_and_nothing_hangs() {
+    servers_are_killed(None);
 }
 
 #[test]
 fn clients_are_killed_over_shared_memory_and_nothing_hangs() {
-    clients_are_killed(Provider::Shm);
+    clients_are_killed(Some(Provider::Shm));
 }
 
 #[test]
 fn clients_are_killed_over_tcp_and_nothing_hangs() {
-    clients_are_killed(Provider::Tcp);
+    clients_are_killed(Some(Provider::Tcp));
+}
+
+#[test]
+fn clients_are_killed_over_sockets_and_nothing_hangs() {
+    clients_are_killed(None);
 }
 
 /// The signals that a process has handlers for.

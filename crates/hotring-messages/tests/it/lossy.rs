@@ -1,7 +1,7 @@
 //! Endpoints of one process whose messages are lost, doubled, late, out of order and damaged, as a seed says.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::task::Waker;
@@ -15,13 +15,16 @@ use crate::endpoint::{Completion, Endpoint, Limits, Peer, Slab, Slot};
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
     pub lost: u32,
+    /// Of datagrams, if more than of others.
+    pub lost_datagrams: u32,
     pub doubled: u32,
     pub damaged: u32,
     pub delay_max: u64,
 }
 
 impl Weather {
-    pub const CALM: Weather = Weather { lost: 0, doubled: 0, damaged: 0, delay_max: 3 };
+    pub const CALM: Weather =
+        Weather { lost: 0, lost_datagrams: 300, doubled: 0, damaged: 0, delay_max: 3 };
 }
 
 /// What is under way.
@@ -29,6 +32,8 @@ impl Weather {
 pub struct Network {
     pub weather: Weather,
     pub now: u64,
+    /// Datagrams that were sent.
+    pub datagrams: u64,
     random: Rng,
     letters: Vec<Letter>,
 }
@@ -39,19 +44,27 @@ struct Letter {
     from: u64,
     to: u64,
     bytes: Vec<u8>,
+    is_datagram: bool,
 }
 
 impl Network {
     pub fn new(random: Rng, weather: Weather) -> Rc<RefCell<Network>> {
-        Rc::new(RefCell::new(Network { weather, now: 0, random, letters: Vec::new() }))
+        Rc::new(RefCell::new(Network {
+            weather,
+            now: 0,
+            datagrams: 0,
+            random,
+            letters: Vec::new(),
+        }))
     }
 
     pub fn is_empty(&self) -> bool {
         self.letters.is_empty()
     }
 
-    fn send(&mut self, from: u64, to: u64, bytes: &[u8]) {
-        let Weather { lost, doubled, damaged, delay_max } = self.weather;
+    fn send(&mut self, from: u64, to: u64, is_datagram: bool, bytes: &[u8]) {
+        let Weather { lost, lost_datagrams, doubled, damaged, delay_max } = self.weather;
+        let lost = if is_datagram { lost.max(lost_datagrams) } else { lost };
         let mut copies = u32::from(self.random.u32(..1000) >= lost);
         copies += u32::from(self.random.u32(..1000) < doubled);
         for _ in 0..copies {
@@ -61,7 +74,7 @@ impl Network {
                 bytes[at] ^= 1 << self.random.u32(..8);
             }
             let at = self.now + self.random.u64(1..=delay_max);
-            self.letters.push(Letter { at, from, to, bytes });
+            self.letters.push(Letter { at, from, to, bytes, is_datagram });
         }
     }
 
@@ -74,6 +87,9 @@ impl Network {
     }
 }
 
+/// The longest datagram.
+const DATAGRAM_MAX: usize = 100;
+
 /// One end.
 #[derive(Debug)]
 pub struct Lossy {
@@ -82,15 +98,17 @@ pub struct Lossy {
     slab: Slab,
     posted: VecDeque<Slot>,
     sent: Vec<Slot>,
+    /// The peers that take datagrams.
+    takers: BTreeSet<Peer>,
     /// Messages that found no RECV.
     pub unposted: u64,
 }
 
 impl Lossy {
     pub fn new(network: &Rc<RefCell<Network>>, own: u64, slots: u32, slot_len: usize) -> Lossy {
-        let (posted, sent) = (VecDeque::new(), Vec::new());
+        let (posted, sent, takers) = (VecDeque::new(), Vec::new(), BTreeSet::new());
         let (network, slab) = (Rc::clone(network), Slab::new(slots, slot_len));
-        Lossy { network, own, slab, posted, sent, unposted: 0 }
+        Lossy { network, own, slab, posted, sent, takers, unposted: 0 }
     }
 }
 
@@ -125,7 +143,29 @@ impl Endpoint for Lossy {
         if network.random.u32(..20) == 0 {
             return Err(slot);
         }
-        network.send(self.own, peer.0, &self.slab.bytes(&slot)[..len]);
+        network.send(self.own, peer.0, false, &self.slab.bytes(&slot)[..len]);
+        self.sent.push(slot);
+        Ok(())
+    }
+
+    fn datagrams_at(&mut self, _: Peer) -> Vec<u8> {
+        self.address()
+    }
+
+    fn set_datagrams_to(&mut self, peer: Peer, address: &[u8]) {
+        match address.is_empty() {
+            true => self.takers.remove(&peer),
+            false => self.takers.insert(peer),
+        };
+    }
+
+    fn send_datagram(&mut self, peer: Peer, slot: Slot, len: usize) -> Result<(), Slot> {
+        if len > DATAGRAM_MAX || !self.takers.contains(&peer) {
+            return Err(slot);
+        }
+        let mut network = self.network.borrow_mut();
+        network.send(self.own, peer.0, true, &self.slab.bytes(&slot)[..len]);
+        network.datagrams += 1;
         self.sent.push(slot);
         Ok(())
     }
@@ -144,9 +184,14 @@ impl Endpoint for Lossy {
 
     fn poll(&mut self, out: &mut Vec<Completion>) {
         out.extend(self.sent.drain(..).map(Completion::Sent));
-        for letter in self.network.borrow_mut().arrived(self.own) {
+        let mut network = self.network.borrow_mut();
+        for letter in network.arrived(self.own) {
             let Some(slot) = self.posted.pop_front() else {
                 self.unposted += 1;
+                // The others stay in their connection.
+                if !letter.is_datagram {
+                    network.letters.push(letter);
+                }
                 continue;
             };
             let len = letter.bytes.len();

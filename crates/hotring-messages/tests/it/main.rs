@@ -35,10 +35,11 @@ mod shared;
 #[path = "../../src/slab.rs"]
 #[allow(dead_code)]
 mod slab;
-#[path = "../../src/sockets.rs"]
+#[path = "../../src/sockets/mod.rs"]
 #[allow(dead_code)]
 mod sockets;
 
+mod datagrams;
 mod fabric_abi;
 mod fabrics;
 mod killed;

@@ -20,7 +20,7 @@ use crate::endpoint::Endpoint;
 use crate::lossy::{Lossy, Network, Weather};
 use crate::message::{Answer, Operation, Status, Term};
 use crate::reply_cache::{Bounds, ReplyCache};
-use crate::server::{Job, Server};
+use crate::server::{Job, Server, Wait};
 use crate::streams::Door;
 
 const CLIENTS: u64 = 3;
@@ -46,6 +46,9 @@ pub struct Stats {
     pub terms: u64,
     pub undone: u64,
     pub reconnects: u64,
+    pub datagrams: u64,
+    pub changes: u64,
+    pub time_outs: u64,
 }
 
 impl Stats {
@@ -59,7 +62,7 @@ impl Stats {
         self.all_mut().into_iter().all(|count| *count > 0)
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 9] {
+    fn all_mut(&mut self) -> [&mut u64; 12] {
         [
             &mut self.done,
             &mut self.not_done,
@@ -70,9 +73,16 @@ impl Stats {
             &mut self.terms,
             &mut self.undone,
             &mut self.reconnects,
+            &mut self.datagrams,
+            &mut self.changes,
+            &mut self.time_outs,
         ]
     }
 }
+
+/// The kinds of operations that change nothing.
+const READ: u32 = 0;
+const WAIT: u32 = 5;
 
 /// An operation of a client. The tag is its own: no other operation has it.
 #[derive(Clone, Copy, Debug)]
@@ -81,20 +91,28 @@ struct Wish {
     key: &'static str,
     tag: u64,
     version: u64,
+    /// The longest wait, in steps.
+    limit: u64,
 }
 
 impl Wish {
     fn random(random: &mut Rng, tag: u64, seen: u64) -> Wish {
         let kind = random.u32(..5);
         let key = if kind == 1 { KEYS[0] } else { KEYS[random.usize(1..3)] };
-        let key = if kind == 0 { KEYS[random.usize(..3)] } else { key };
-        Wish { kind, key, tag, version: seen }
+        let key = if kind == READ { KEYS[random.usize(..3)] } else { key };
+        Wish { kind, key, tag, version: seen, limit: 0 }
+    }
+
+    fn wait(random: &mut Rng, tag: u64) -> Wish {
+        let (key, limit) = (KEYS[random.usize(..3)], random.u64(1..300));
+        Wish { kind: WAIT, key, tag, version: 0, limit }
     }
 
     fn operation<'a>(&self, value: &'a [u8]) -> Operation<'a> {
         let (key, version) = (self.key.as_bytes(), self.version);
         match self.kind {
-            0 => Operation::Get { key },
+            READ => Operation::Get { key },
+            WAIT => Operation::WaitForChange { key, limit_ms: self.limit },
             1 => Operation::Increment { key, by: self.tag as i64 },
             2 => Operation::Set { key, value, expiry_ms: 0 },
             3 => Operation::CompareAndSet { key, value, version },
@@ -177,6 +195,14 @@ struct Pending {
     runs: usize,
 }
 
+/// A wait for another version of a key.
+struct Waiting {
+    wait: Wait,
+    key: Vec<u8>,
+    version: u64,
+    until: u64,
+}
+
 struct World {
     random: Rng,
     network: Rc<RefCell<Network>>,
@@ -186,8 +212,11 @@ struct World {
     pending: VecDeque<Pending>,
     /// Jobs of an earlier epoch, of which some are undone.
     over: Vec<Pending>,
+    waits: Vec<Waiting>,
     term: Term,
     is_calm: bool,
+    /// Whether answers may be datagrams.
+    has_datagrams: bool,
     next_tag: u64,
     /// The last version that any client was told.
     seen: u64,
@@ -222,6 +251,7 @@ impl World {
             true => Weather::CALM,
             false => Weather {
                 lost: pick(&mut random, &[0, 50, 300]) as u32,
+                lost_datagrams: pick(&mut random, &[0, 500]) as u32,
                 doubled: pick(&mut random, &[0, 100, 500]) as u32,
                 damaged: pick(&mut random, &[0, 0, 30]) as u32,
                 delay_max: pick(&mut random, &[3, 30, 200]),
@@ -237,14 +267,15 @@ impl World {
         };
         let server = Lossy::new(&network, 0, 16, 1 << 10);
         let server = Server::new(server, ReplyCache::new(term, bounds, 1));
+        let has_datagrams = random.bool();
         let options = Options {
+            datagrams: has_datagrams.then_some(Duration::from_millis(10)),
             retry: Duration::from_millis(if is_calm { STEPS_MAX } else { 20 }),
             queue_max: 8,
             message_len_max: 1 << 10,
         };
         let clients = (1..=CLIENTS).map(|client| {
-            let login =
-                Login { user: Vec::new(), password: b"right".to_vec(), address: Vec::new() };
+            let login = Login { user: Vec::new(), password: b"right".to_vec() };
             let caller = Caller::new(client, login, options).expect("it is short");
             let mut endpoint = Lossy::new(&network, client, 4, 1 << 10);
             let server =
@@ -259,8 +290,10 @@ impl World {
             data: Data::default(),
             pending: VecDeque::new(),
             over: Vec::new(),
+            waits: Vec::new(),
             term,
             is_calm,
+            has_datagrams,
             next_tag: 1,
             seen: 0,
             stats: Stats::default(),
@@ -308,6 +341,7 @@ impl World {
         self.server.begin(term);
         self.over.extend(self.pending.drain(..));
         if is_restart {
+            self.waits.clear();
             self.over.drain(..).for_each(|pending| self.server.discard(pending.job));
         }
     }
@@ -343,8 +377,9 @@ impl World {
             let pending = self.over.remove(0);
             self.acknowledge(pending);
         }
+        self.end_waits(now);
         self.network.borrow_mut().now += 1;
-        is_over &= self.over.is_empty();
+        is_over &= self.over.is_empty() && self.waits.is_empty();
         !(is_over && self.pending.is_empty() && self.network.borrow().is_empty())
     }
 
@@ -356,7 +391,12 @@ impl World {
             return;
         }
         let mut wishes = Vec::new();
-        for _ in 0..self.random.u32(1..4) {
+        let is_wait = self.random.u32(..8) == 0;
+        if is_wait {
+            wishes.push(Wish::wait(&mut self.random, self.next_tag));
+            self.next_tag += 1;
+        }
+        for _ in 0..if is_wait { 0 } else { self.random.u32(1..4) } {
             wishes.push(Wish::random(&mut self.random, self.next_tag, self.seen));
             self.next_tag += 1;
         }
@@ -372,6 +412,13 @@ impl World {
     }
 
     fn run_job(&mut self, now: u64, job: Job) {
+        let first = self.server.operations(&job).iter().next().expect("there is one");
+        if let Operation::WaitForChange { key, limit_ms } = first {
+            let (key, until) = (key.to_vec(), now + limit_ms);
+            let version = self.data.item(&key).map_or(0, |item| item.0);
+            self.waits.push(Waiting { wait: self.server.put_aside(job), key, version, until });
+            return;
+        }
         let operations = self.server.operations(&job);
         let givens = operations
             .iter()
@@ -379,6 +426,28 @@ impl World {
             .collect();
         let runs = self.data.runs.len();
         self.pending.push_back(Pending { job, givens, runs });
+    }
+
+    /// Answers the waits that are over. What they tell must not be undone, either.
+    fn end_waits(&mut self, now: u64) {
+        let first = self.pending.front().map(|pending| pending.runs - pending.givens.len());
+        let safe = first.unwrap_or(self.data.runs.len());
+        for waiting in std::mem::take(&mut self.waits) {
+            let Waiting { wait, key, version, until } = &waiting;
+            let run = self.data.runs[..safe].iter().rev().find(|run| run.key == *key);
+            let item = run.and_then(|run| run.after.as_ref()).filter(|item| item.0 > *version);
+            let answer = match item {
+                Some((version, value)) => Answer::new(key, Status::Done, *version, value),
+                None => Answer::new(key, Status::TimedOut, 0, b""),
+            };
+            if !self.server.is_awaited(wait) {
+                self.server.give_up_wait(waiting.wait);
+            } else if item.is_some() || now >= *until {
+                self.server.answer(waiting.wait, &answer);
+            } else {
+                self.waits.push(waiting);
+            }
+        }
     }
 
     fn acknowledge(&mut self, pending: Pending) {
@@ -395,10 +464,11 @@ impl World {
         self.server.finish(pending.job, &answers);
     }
 
-    /// Where nothing is doubled or sent again, each reply must find a RECV.
+    /// Where nothing is doubled or asked for again, each reply must find a RECV.
     fn check_credits(&mut self) -> Result<(), String> {
         for (at, (client, _)) in self.clients.iter_mut().enumerate() {
-            if self.is_calm && client.endpoint().unposted > 0 {
+            let must = self.is_calm && !self.has_datagrams;
+            if must && client.endpoint().unposted > 0 {
                 return Err(format!("client {at}: a reply found no RECV"));
             }
         }
@@ -407,6 +477,7 @@ impl World {
 
     fn check(&mut self) -> Result<(), String> {
         self.check_credits()?;
+        self.stats.datagrams = self.network.borrow().datagrams;
         for (at, (client, asked)) in self.clients.iter_mut().enumerate() {
             self.stats.damaged_messages += client.damaged();
             for call in asked.values() {
@@ -451,7 +522,15 @@ fn check(
         return Ok(());
     };
     stats.conflicts += u64::from(given.status == Status::Conflict);
-    if wish.kind == 0 {
+    if wish.kind == WAIT {
+        stats.changes += u64::from(given.status == Status::Done);
+        stats.time_outs += u64::from(given.status == Status::TimedOut);
+        return match was_awaited(runs, call, wish, given) {
+            true => Ok(()),
+            false => Err("the wait must not end like this".to_string()),
+        };
+    }
+    if wish.kind == READ {
         return match was_so(runs, call, wish.key.as_bytes(), given) {
             true => Ok(()),
             false => Err("the key never had this value meanwhile".to_string()),
@@ -462,6 +541,19 @@ fn check(
         return Err(format!("it was run at {}: {:?}", run.at, run.given));
     }
     Ok(())
+}
+
+/// Whether the key got this version during the wait, or the wait was as long as it might be.
+fn was_awaited(runs: &[Run], call: &Asked, wish: &Wish, given: &Given) -> bool {
+    let mut own = runs.iter().filter(|run| run.key == wish.key.as_bytes());
+    let item = Some((given.version, given.value.clone()));
+    match given.status {
+        Status::TimedOut => call.ended - call.begun >= wish.limit,
+        Status::Done => own
+            .find(|run| run.after == item)
+            .is_some_and(|run| (call.begun..=call.ended).contains(&run.at)),
+        _ => false,
+    }
 }
 
 /// Whether the key had this state at some time of the call.

@@ -20,6 +20,8 @@ use crate::sockets::{Listener, Sockets};
 
 /// The longest message of most clients, and of the server.
 pub const SLOT_LEN: usize = 1 << 10;
+/// The longest datagram: the longest message of most clients does not fit.
+pub const DATAGRAM_MAX: usize = 1 << 10;
 const SERVER_SLOT_LEN: usize = 2 << 10;
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -95,7 +97,11 @@ pub fn listen(address: &str) -> AnyEndpoint {
     let (provider, place) = Provider::split(address);
     let listener = Listener::bind(place).expect("a free address");
     match provider {
-        None => Box::new(Sockets::on(listener, 8, 16, SERVER_SLOT_LEN).expect("a file")),
+        None => {
+            let mut sockets = Sockets::on(listener, 8, 16, SERVER_SLOT_LEN).expect("a file");
+            sockets.set_datagram_max(DATAGRAM_MAX);
+            Box::new(sockets)
+        }
         Some(provider) => {
             let fabric = Fabric::on(provider, listener, 8, 16, SERVER_SLOT_LEN);
             Box::new(fabric.expect("it was there before"))
@@ -124,13 +130,24 @@ pub struct User {
 
 impl User {
     pub fn new(address: &[u8], number: u64, password: &str) -> User {
-        User::with_slots(address, number, password, SLOT_LEN)
+        User::with(address, number, password, SLOT_LEN, None)
     }
 
-    fn with_slots(address: &[u8], number: u64, password: &str, slot_len: usize) -> User {
-        let login = Login { user: Vec::new(), password: password.into(), address: Vec::new() };
+    /// A client that takes answers as datagrams.
+    pub fn with_datagrams(address: &[u8], number: u64, datagrams: Option<Duration>) -> User {
+        User::with(address, number, "right", SLOT_LEN, datagrams)
+    }
+
+    fn with(
+        address: &[u8],
+        number: u64,
+        password: &str,
+        slot_len: usize,
+        datagrams: Option<Duration>,
+    ) -> User {
+        let login = Login { user: Vec::new(), password: password.into() };
         let retry = Duration::from_millis(200);
-        let options = Options { retry, queue_max: 100, message_len_max: slot_len };
+        let options = Options { retry, datagrams, queue_max: 100, message_len_max: slot_len };
         let caller = Caller::new(number, login, options).expect("it is short");
         let text = std::str::from_utf8(address).expect("a text");
         let mut endpoint = link::endpoint(text, 8, slot_len).expect("a file");
@@ -171,10 +188,15 @@ pub const GET: Operation<'_> = Operation::Get { key: b"n" };
 
 /// Each client's connections are replaced in the middle of its calls.
 pub fn count_together(address: &[u8]) {
+    count_together_with(address, None);
+}
+
+/// As [`count_together`], with answers that may be datagrams.
+pub fn count_together_with(address: &[u8], datagrams: Option<Duration>) {
     std::thread::scope(|scope| {
         for number in 1..=2 {
             scope.spawn(move || {
-                let mut user = User::new(address, number, "right");
+                let mut user = User::with_datagrams(address, number, datagrams);
                 for round in 0..20 {
                     (0..10).for_each(|_| user.start(&[INCREMENT]));
                     user.client.step(user.begun.elapsed());
@@ -254,7 +276,7 @@ pub fn ask_for_too_much(address: &[u8]) {
         (status, value(outcome).1)
     };
     assert_eq!(status(&mut user, b"long"), (Status::Failed, "1".to_string()));
-    let mut other = User::with_slots(address, 2, "right", 4 << 10);
+    let mut other = User::with(address, 2, "right", 4 << 10, None);
     assert_eq!(status(&mut other, b"long"), (Status::Done, "2".to_string()));
     assert_eq!(status(&mut other, b"longer"), (Status::Failed, "3".to_string()));
     // 56 operations fit into a slot, but not 56 texts.

@@ -15,8 +15,9 @@ const ROUNDS: usize = 2000;
 fn connect(address: &[u8], queue_max: usize, spin: Duration) -> Shared {
     let address = std::str::from_utf8(address).expect("a text");
     let (user, password) = (Vec::new(), b"right".to_vec());
-    let login = Login { user, password, address: Vec::new() };
-    let options = Options { retry: PATIENCE, queue_max, message_len_max: SLOT_LEN };
+    let login = Login { user, password };
+    let options =
+        Options { retry: PATIENCE, datagrams: None, queue_max, message_len_max: SLOT_LEN };
     let pace = Pace { in_flight_max: 3, spin };
     Shared::connect(address, login, options, pace).expect("it listens")
 }

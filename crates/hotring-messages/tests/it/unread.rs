@@ -140,7 +140,7 @@ fn ask(peer: &mut UnixStream, head: Head) {
 fn ask_for(peer: &mut UnixStream, head: Head, operation: Operation<'_>) {
     let mut bytes = Vec::new();
     let operations = Operations::encode(&[operation], &mut bytes).expect("one");
-    send(peer, &Message::Request(head, Request { floor: 0, operations }));
+    send(peer, &Message::Request(head, Request { floor: 0, by_datagram: false, operations }));
 }
 
 #[test]

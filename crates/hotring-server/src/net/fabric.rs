@@ -84,6 +84,7 @@ fn open(
     match provider {
         None => {
             let mut endpoint = Sockets::on(listener, config.maxclients, slots, len)?;
+            endpoint.set_datagram_max(config.fabric.datagram_len_max);
             endpoint.set_keepalive(silence);
             Ok(Box::new(endpoint))
         }

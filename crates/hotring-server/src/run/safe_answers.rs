@@ -33,8 +33,9 @@ fn logged(storage: &Memory, on_error: OnError) -> Running {
 
 fn client(running: &Running) -> Blocking {
     let address = running.server.settings.config().fabric.listen[0].clone();
-    let login = Login { user: Vec::new(), password: Vec::new(), address: Vec::new() };
-    let options = ClientOptions { retry: LIMIT, queue_max: 1, message_len_max: 1 << 10 };
+    let login = Login { user: Vec::new(), password: Vec::new() };
+    let options =
+        ClientOptions { retry: LIMIT, datagrams: None, queue_max: 1, message_len_max: 1 << 10 };
     Blocking::connect(&address, login, options).unwrap()
 }
 

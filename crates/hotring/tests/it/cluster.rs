@@ -21,11 +21,15 @@ pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Starts a node that replaces a dead replica after a second, or rather has a node without a shard do so.
 pub fn serve(data: &Folder, coordinator: &str, port: &str) -> Server {
+    serve_with(data, coordinator, port, &[])
+}
+
+fn serve_with(data: &Folder, coordinator: &str, port: &str, more: &[&str]) -> Server {
     // A replica that a busy disk held up for a second must still be one that may take over.
     let lags = ["--lease", "4000", "--in-sync-lag", "3000", "--replace-after", "1"];
     let mut command = hotring(&["serve", "--port", port, "--log", "everysec"]);
     command.args(lags);
-    command.arg("--data").arg(&data.0).args(["--coordinator", coordinator]);
+    command.arg("--data").arg(&data.0).args(["--coordinator", coordinator]).args(more);
     let mut server = Server::start(&mut command);
     server.read_log_beside();
     server
@@ -46,14 +50,20 @@ pub fn leads(server: &Server) -> bool {
 /// A cluster of one shard with three nodes, the first of which has the coordinator. Returns their folders, the nodes,
 /// and the position of the primary, which is not the first.
 fn three(name: &str) -> ([Folder; 3], [Server; 3], usize) {
+    three_with(name, &[])
+}
+
+/// As [`three`], with more settings of the nodes.
+pub fn three_with(name: &str, more: &[&str]) -> ([Folder; 3], [Server; 3], usize) {
     let folders = ["a", "b", "c"].map(|part| Folder::new(&format!("{name}-{part}")));
-    let keeper = serve(&folders[0], "embedded", "0");
+    let keeper = serve_with(&folders[0], "embedded", "0", more);
     let coordinator = keeper.address.clone();
     let idle = || stdout(&cluster(&["status"], &coordinator)).matches("idle, alive").count();
     wait_for("the coordinator's node registers", || idle() == 1);
     let refused = cluster(&["create", "--yes"], &coordinator);
     assert!(stderr(&refused).contains("too few nodes"), "{}", stderr(&refused));
-    let [one, other] = [&folders[1], &folders[2]].map(|data| serve(data, &coordinator, "0"));
+    let [one, other] =
+        [&folders[1], &folders[2]].map(|data| serve_with(data, &coordinator, "0", more));
     wait_for("the nodes register", || idle() == 3);
     let planned = cluster(&["create", "--copies", "3", "--dry-run"], &coordinator);
     assert!(stdout(&planned).contains("shard 0 (new): 0 -> 16384 slots"), "{}", stdout(&planned));
@@ -72,7 +82,7 @@ fn three(name: &str) -> ([Folder; 3], [Server; 3], usize) {
     (folders, nodes, at)
 }
 
-fn wait_until_all_in_sync(coordinator: &str) {
+pub fn wait_until_all_in_sync(coordinator: &str) {
     wait_for("all are in sync", || {
         stdout(&cluster(&["status"], coordinator)).matches("in sync, alive").count() == 2
     });

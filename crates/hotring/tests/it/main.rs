@@ -4,6 +4,7 @@
 mod cluster;
 mod cluster_changes;
 mod cluster_demo;
+mod cluster_messages;
 mod cluster_moves;
 mod cluster_tls;
 mod files;

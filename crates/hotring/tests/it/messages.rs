@@ -1,6 +1,5 @@
 //! Messages beside a Redis client, and what clients of messages are told when servers and connections die.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,11 +25,24 @@ fn start(fabric: &str, more: &[&str]) -> Server {
     Server::start(command.args(more))
 }
 
-fn client(server: &Server, user: &str, password: &str) -> Blocking {
+pub fn client(server: &Server, user: &str, password: &str) -> Blocking {
+    connect(server, user, password, None)
+}
+
+pub fn connect(
+    server: &Server,
+    user: &str,
+    password: &str,
+    datagrams: Option<Duration>,
+) -> Blocking {
     let (user, password) = (user.into(), password.into());
-    let login = Login { user, password, address: Vec::new() };
-    let options =
-        Options { retry: Duration::from_secs(5), queue_max: 1, message_len_max: MESSAGE_LEN_MAX };
+    let login = Login { user, password };
+    let options = Options {
+        retry: Duration::from_secs(5),
+        datagrams,
+        queue_max: 1,
+        message_len_max: MESSAGE_LEN_MAX,
+    };
     Blocking::connect(&server.fabric, login, options).expect("the server listens")
 }
 
@@ -39,7 +51,7 @@ fn call(client: &mut Blocking, operations: &[Operation<'_>]) -> Outcome {
 }
 
 /// The only answer.
-fn ask(client: &mut Blocking, operation: Operation<'_>) -> Given {
+pub fn ask(client: &mut Blocking, operation: Operation<'_>) -> Given {
     match call(client, &[operation]) {
         Outcome::Done(mut given) => given.remove(0).expect("the checksum is right"),
         outcome => panic!("{operation:?}: {outcome:?}"),
@@ -185,11 +197,12 @@ fn a_wrong_password_is_denied() {
     assert_eq!(call(&mut reader, &[get]), Outcome::NotDone(Reason::Denied));
 }
 
-/// Counts increments of `n` until `stops`: done, and of unknown fate.
-fn count(client: &mut Blocking, stops: &AtomicBool) -> (i64, i64) {
+/// Counts increments of `n`, each within `limit`, until `stops`: done, and of unknown fate.
+pub fn count(client: &mut Blocking, limit: Duration, stops: &AtomicBool) -> (i64, i64) {
     let (mut done, mut unknown) = (0, 0);
     while !stops.load(Ordering::Relaxed) {
-        match call(client, &[Operation::Increment { key: b"n", by: 1 }]) {
+        let add = Operation::Increment { key: b"n", by: 1 };
+        match client.call(&[add], limit).expect("it fits") {
             Outcome::Done(given) => match given[0].as_ref().expect("right").status {
                 Status::Done => done += 1,
                 Status::Unknown => unknown += 1,
@@ -203,18 +216,51 @@ fn count(client: &mut Blocking, stops: &AtomicBool) -> (i64, i64) {
     (done, unknown)
 }
 
-fn value_of_n(server: &Server) -> i64 {
+pub fn value_of_n(server: &Server) -> i64 {
     let reply = say(&mut server.connect(), "INCRBY n 0");
     reply.trim_start_matches(':').parse().expect("a number")
 }
 
 #[test]
 fn a_client_whose_connections_are_killed_writes_once() {
+    write_once(None);
+}
+
+/// The first of these is so short that most answers are asked for again.
+#[test]
+fn a_client_whose_connections_are_killed_writes_once_with_answers_as_datagrams() {
+    for datagrams in [Duration::from_micros(50), Duration::from_millis(20)] {
+        write_once(Some(datagrams));
+    }
+}
+
+/// Whether the server has a socket for datagrams at the port of its messages.
+fn has_datagrams(server: &Server) -> bool {
+    let port = server.fabric.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+    let end = format!(":{:04X}", port.expect("it listens at a port"));
+    let table = std::fs::read_to_string("/proc/net/udp").expect("the system has it");
+    table.lines().filter_map(|line| line.split_whitespace().nth(1)).any(|own| own.ends_with(&end))
+}
+
+#[test]
+fn only_clients_that_ask_get_datagrams_and_only_if_the_server_has_them() {
+    let get = Operation::Get { key: b"k" };
+    for (max, wanted, expected) in
+        [("1400", None, false), ("1400", Some(LIMIT), true), ("0", Some(LIMIT), false)]
+    {
+        let server = start("127.0.0.1:0", &["--fabric-max-datagram", max]);
+        let mut client = connect(&server, "", "", wanted);
+        assert_eq!(ask(&mut client, get).status, Status::Absent);
+        assert_eq!(has_datagrams(&server), expected, "{max} {wanted:?}");
+    }
+}
+
+fn write_once(datagrams: Option<Duration>) {
     let server = start("127.0.0.1:0", &[]);
-    let mut client = client(&server, "", "");
+    let mut client = connect(&server, "", "", datagrams);
     let stops = AtomicBool::new(false);
     let (done, unknown) = std::thread::scope(|scope| {
-        let counts = scope.spawn(|| count(&mut client, &stops));
+        let counts = scope.spawn(|| count(&mut client, LIMIT, &stops));
         let mut redis = server.connect();
         for _ in 0..5 {
             std::thread::sleep(Duration::from_millis(200));
@@ -229,24 +275,41 @@ fn a_client_whose_connections_are_killed_writes_once() {
     assert!(done > 100, "{done}");
 }
 
+/// Kills of a server, unless `HOTRING_KILLS` says otherwise.
+const KILLS: u64 = 3;
+
 #[test]
 fn a_killed_server_has_applied_what_was_told() {
     let folder = Folder::new("messages-killed");
-    let serve = |fabric: &str, data: &Path| {
-        start(fabric, &["--log", "sync", "--data", data.to_str().expect("text")])
-    };
-    let mut server = serve("127.0.0.1:0", &folder.0);
+    be_killed("127.0.0.1:0", &folder);
+}
+
+#[test]
+fn a_killed_server_over_shared_memory_has_applied_what_was_told() {
+    let folder = Folder::new("messages-killed-shm");
+    if let Some(address) = place(Provider::Shm, &folder) {
+        be_killed(&address, &folder);
+    }
+}
+
+fn be_killed(fabric: &str, folder: &Folder) {
+    let data = folder.0.join("data");
+    let serve =
+        |fabric: &str| start(fabric, &["--log", "sync", "--data", data.to_str().expect("text")]);
+    let mut server = serve(fabric);
     let fabric = server.fabric.clone();
     let mut client = client(&server, "", "");
     let (mut done, mut unknown) = (0, 0);
-    for round in 0..3 {
+    let set = std::env::var("HOTRING_KILLS").ok();
+    let kills = set.map_or(KILLS, |text| text.parse().expect("HOTRING_KILLS is a number"));
+    for round in 0..kills {
         let stops = AtomicBool::new(false);
         let counts = std::thread::scope(|scope| {
-            let counts = scope.spawn(|| count(&mut client, &stops));
+            let counts = scope.spawn(|| count(&mut client, LIMIT, &stops));
             std::thread::sleep(Duration::from_millis(300));
             server.signal(Signal::KILL);
             server.end();
-            server = serve(&fabric, &folder.0);
+            server = serve(&fabric);
             std::thread::sleep(Duration::from_millis(300));
             stops.store(true, Ordering::Relaxed);
             counts.join().expect("it does not panic")

@@ -12,6 +12,8 @@ pub struct FabricSettings {
     pub spin: Duration,
     /// The maximum length of a message, in bytes.
     pub message_len_max: usize,
+    /// The maximum length of a datagram, in bytes; 0 for none.
+    pub datagram_len_max: usize,
     /// The number of messages of an endpoint that are received, run or answered at the same time.
     pub slots: u32,
     /// The maximum number of a client's writes whose replies are kept.
@@ -28,6 +30,8 @@ impl Default for FabricSettings {
             listen: Vec::new(),
             spin: Duration::ZERO,
             message_len_max: 64 << 10,
+            // It fits into Ethernet's frames also behind the headers of IPv6 and of a tunnel.
+            datagram_len_max: 1400,
             slots: 256,
             window: 1024,
             reply_bytes_max: 64 << 10,

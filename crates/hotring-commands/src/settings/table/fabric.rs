@@ -58,6 +58,16 @@ pub(super) static FABRIC: &[Setting] = &[
         },
     },
     Setting {
+        name: "fabric-max-datagram",
+        alias: "",
+        placeholder: "BYTES",
+        help: "Longest answer that goes as a datagram of UDP to clients of messages over TCP that ask for it; 0: none \
+               does",
+        change: Change::Start,
+        get: |c| c.fabric.datagram_len_max.to_string(),
+        set: |c, v| number(v, 0, DATAGRAM_LEN_LIMIT).map(|n| c.fabric.datagram_len_max = n),
+    },
+    Setting {
         name: "fabric-slots",
         alias: "",
         placeholder: "N",
@@ -113,5 +123,8 @@ fn address(word: &str) -> Result<String, String> {
         }
     }
 }
+
+/// What fits into a datagram of IPv4.
+const DATAGRAM_LEN_LIMIT: usize = 65_507;
 
 const MESSAGE_LEN_LIMIT: usize = 16 << 20;

@@ -1,30 +1,30 @@
 //! The endpoint that every machine has: TCP and Unix sockets. A message is its length, u32, and its bytes.
 //!
 //! It copies messages between the slab and the sockets' buffers. Nothing is read while no RECV is posted, so that a
-//! peer that sends too much waits in its own socket.
+//! peer that sends too much waits in its own socket. Answers may be datagrams of UDP, if both ends want that.
+
+mod connection;
+mod datagrams;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::io::{self, ErrorKind};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{SockRef, TcpKeepalive};
+
+use connection::{Connection, Stream, connect, connect_unix};
+use datagrams::{Inbox, Outbox};
 
 use crate::endpoint::{Completion, Endpoint, Limits, Peer, Slab, Slot};
 
 /// What an address of a Unix socket begins with; its path follows.
 pub const UNIX: &str = "unix:";
-
-/// Bytes that wait for a peer from which on no more are taken. Nor does a server read more of its requests then.
-const OUTPUT_MAX: usize = 256 << 10;
-
-/// The pause between two attempts to connect to a Unix socket.
-const CONNECT_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long no connection is accepted after that has failed: without a free file it would fail all the time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -44,6 +44,7 @@ pub struct Sockets {
     unread_max: Duration,
     accept_again: Option<Instant>,
     connections: BTreeMap<Peer, Connection>,
+    outbox: Outbox,
     next_peer: u64,
     /// The peer that is served first.
     turn: Peer,
@@ -73,28 +74,6 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-#[derive(Debug)]
-struct Connection {
-    stream: Stream,
-    /// The peer's address.
-    origin: String,
-    input: Vec<u8>,
-    output: Vec<u8>,
-    /// Bytes of the input that were given away.
-    taken: usize,
-    /// Bytes of the output that were written.
-    written: usize,
-    /// Since when the peer has taken nothing, if something waits for it.
-    unread_since: Option<Instant>,
-    is_over: bool,
-}
-
 impl Sockets {
     /// A client's end, with `slots` slots of `slot_len` bytes, which is the longest message.
     ///
@@ -110,6 +89,7 @@ impl Sockets {
             unread_max: Duration::MAX,
             accept_again: None,
             connections: BTreeMap::new(),
+            outbox: Outbox::new(0),
             next_peer: 0,
             turn: Peer(0),
             posted: VecDeque::new(),
@@ -153,6 +133,11 @@ impl Sockets {
         self.keepalive = silence;
     }
 
+    /// Lets answers be datagrams of at most this many bytes; 0 for none.
+    pub fn set_datagram_max(&mut self, len_max: usize) {
+        self.outbox = Outbox::new(len_max);
+    }
+
     fn add(&mut self, stream: Stream, origin: String) -> io::Result<Peer> {
         match &stream {
             Stream::Tcp(stream) => {
@@ -171,16 +156,7 @@ impl Sockets {
             }
             Stream::Unix(stream) => stream.set_nonblocking(true)?,
         }
-        let connection = Connection {
-            stream,
-            origin,
-            input: Vec::new(),
-            output: Vec::new(),
-            taken: 0,
-            written: 0,
-            unread_since: None,
-            is_over: false,
-        };
+        let connection = Connection::new(stream, origin);
         let peer = Peer(self.next_peer);
         self.next_peer += 1;
         self.connections.insert(peer, connection);
@@ -253,9 +229,14 @@ impl Sockets {
             (!flags.is_empty()).then(|| (peer, PollFd::from_borrowed_fd(fd, flags)))
         });
         let (peers, moves): (Vec<Peer>, Vec<PollFd<'_>>) = moves.unzip();
+        let inboxes = self.connections.values().filter_map(|connection| connection.inbox.as_ref());
+        let inboxes = inboxes.filter(|_| !self.posted.is_empty());
+        let inboxes = inboxes.map(|inbox| PollFd::from_borrowed_fd(inbox.fd(), PollFlags::IN));
+        let inboxes: Vec<PollFd<'_>> = inboxes.collect();
+        let n_inboxes = inboxes.len();
         let n_fixed = 1 + usize::from(accepts.is_some());
         let other = other.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
-        let all = [alarm].into_iter().chain(accepts).chain(moves).chain(other);
+        let all = [alarm].into_iter().chain(accepts).chain(inboxes).chain(moves).chain(other);
         let mut fds: Vec<PollFd<'_>> = all.collect();
         // Milliseconds would round a short wait to none.
         let limit = Timespec {
@@ -266,11 +247,13 @@ impl Sockets {
         let n_ready = poll(&mut fds, Some(&limit)).unwrap_or(0);
         let is_ready = |fd: &PollFd<'_>| fd.revents().intersects(!PollFlags::OUT);
         let (fixed, moves) = fds.split_at(n_fixed);
+        let (inboxes, moves) = moves.split_at(n_inboxes);
         let readable = peers.into_iter().zip(moves).filter(|(_, fd)| is_ready(fd));
         Ready {
             is_any: n_ready > 0,
             alarm: is_ready(&fixed[0]),
             listener: fixed.get(1).is_some_and(is_ready),
+            datagrams: inboxes.iter().any(is_ready),
             peers: readable.map(|(peer, _)| peer).collect(),
         }
     }
@@ -282,6 +265,7 @@ struct Ready {
     is_any: bool,
     alarm: bool,
     listener: bool,
+    datagrams: bool,
     /// In order.
     peers: Vec<Peer>,
 }
@@ -339,6 +323,31 @@ impl Endpoint for Sockets {
         Ok(())
     }
 
+    fn datagrams_at(&mut self, peer: Peer) -> Vec<u8> {
+        let Some(connection) = self.connections.get_mut(&peer) else { return Vec::new() };
+        let Stream::Tcp(stream) = &connection.stream else { return Vec::new() };
+        // Without a socket answers come over the connection.
+        connection.inbox = Inbox::open(stream).ok();
+        let address = connection.inbox.as_ref().and_then(|inbox| inbox.address().ok());
+        address.unwrap_or_default()
+    }
+
+    fn set_datagrams_to(&mut self, peer: Peer, address: &[u8]) {
+        let Some(connection) = self.connections.get_mut(&peer) else { return };
+        let Stream::Tcp(stream) = &connection.stream else { return };
+        connection.way = self.outbox.way(stream, address);
+    }
+
+    fn send_datagram(&mut self, peer: Peer, slot: Slot, len: usize) -> Result<(), Slot> {
+        let way = self.connections.get(&peer).and_then(|connection| connection.way.as_ref());
+        let Some(way) = way else { return Err(slot) };
+        if !self.outbox.send(way, &self.slab.bytes(&slot)[..len]) {
+            return Err(slot);
+        }
+        self.completed.push(Completion::Sent(slot));
+        Ok(())
+    }
+
     fn has_sent_all(&self) -> bool {
         self.connections.values().all(|connection| connection.is_over || !connection.has_output())
     }
@@ -365,6 +374,9 @@ impl Endpoint for Sockets {
         }
         if ready.listener {
             self.accept();
+        }
+        if ready.datagrams {
+            self.receive_datagrams();
         }
         // Whoever comes after the last one that got a slot begins: a busy peer must not keep the others waiting.
         let mut peers: Vec<Peer> = self.connections.keys().copied().collect();
@@ -405,6 +417,22 @@ impl Sockets {
         }
     }
 
+    fn receive_datagrams(&mut self) {
+        for (&peer, connection) in &self.connections {
+            let Some(inbox) = &connection.inbox else { continue };
+            while let Some(slot) = self.posted.pop_front() {
+                let message = inbox.receive(&mut self.read);
+                let Some(message) = message.filter(|it| it.len() <= self.slab.slot_len()) else {
+                    self.posted.push_front(slot);
+                    break;
+                };
+                self.slab.bytes_mut(&slot)[..message.len()].copy_from_slice(message);
+                let len = message.len();
+                self.completed.push(Completion::Received { from: Some(peer), slot, len });
+            }
+        }
+    }
+
     /// Sends and receives what it can with one peer, which gets at most half of the posted slots.
     fn serve(&mut self, peer: Peer, is_readable: bool) {
         let Some(connection) = self.connections.get_mut(&peer) else { return };
@@ -441,130 +469,6 @@ impl Sockets {
         }
         connection.input.drain(..connection.taken);
         connection.taken = 0;
-    }
-}
-
-impl Connection {
-    /// What was read and not given away.
-    fn waiting(&self) -> &[u8] {
-        &self.input[self.taken..]
-    }
-
-    /// Ends it, whatever was read.
-    fn end(&mut self) {
-        self.input.clear();
-        (self.taken, self.is_over) = (0, true);
-    }
-
-    /// Whether the peer takes less than is sent to it.
-    fn is_congested(&self) -> bool {
-        !self.is_over && self.output.len() - self.written > OUTPUT_MAX
-    }
-
-    /// The length of the message that the input begins with.
-    fn frame_len(&self) -> Option<usize> {
-        self.waiting().first_chunk().map(|len| u32::from_le_bytes(*len) as usize)
-    }
-
-    /// Whether the input begins with a whole message.
-    fn has_message(&self) -> bool {
-        self.frame_len().is_some_and(|len| self.waiting().len() - 4 >= len)
-    }
-
-    fn has_output(&self) -> bool {
-        self.written < self.output.len()
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) {
-        match self.stream.read(buffer) {
-            Ok(0) => self.is_over = true,
-            Ok(len) => self.input.extend_from_slice(&buffer[..len]),
-            Err(error) if is_passing(&error) => {}
-            Err(_) => self.is_over = true,
-        }
-    }
-
-    fn flush(&mut self) {
-        let mut has_taken = false;
-        while self.has_output() && !self.is_over {
-            match self.stream.write(&self.output[self.written..]) {
-                Ok(len) => {
-                    self.written += len;
-                    has_taken = true;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => self.is_over = true,
-            }
-        }
-        if !self.has_output() {
-            self.unread_since = None;
-        } else if has_taken || self.unread_since.is_none() {
-            self.unread_since = Some(Instant::now());
-        }
-        // What was written is cut off in large pieces, as each cut moves the rest.
-        if !self.has_output() || self.written > OUTPUT_MAX {
-            self.output.drain(..self.written);
-            self.written = 0;
-        }
-    }
-}
-
-/// Connects to the first address of a name that answers.
-fn connect(address: &str, limit: Duration) -> io::Result<TcpStream> {
-    let begun = Instant::now();
-    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-    for address in address.to_socket_addrs()? {
-        let left = limit.saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Connects to a Unix socket. While the server is behind with accepting, each attempt fails.
-fn connect_unix(path: &str, limit: Duration) -> io::Result<UnixStream> {
-    let begun = Instant::now();
-    let address = SockAddr::unix(path)?;
-    loop {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
-        match socket.connect(&address) {
-            Ok(()) => return Ok(OwnedFd::from(socket).into()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock && begun.elapsed() < limit => {
-                std::thread::sleep(CONNECT_PAUSE);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
-impl Stream {
-    fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
-        }
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
-        }
     }
 }
 
