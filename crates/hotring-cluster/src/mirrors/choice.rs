@@ -1,8 +1,11 @@
-//! Which keys are mirrored: the hottest, within a budget, unless they are written now and then.
+//! Which keys are mirrored: those that the operator has named, then the hottest, within a budget, unless they are
+//! written now and then.
 //!
 //! Every write of a mirrored key costs a message to each holder. So the key rests after it: for a quarter of a second
-//! if it was mirrored for half a second before, otherwise twice as long as the last time.
+//! if it was mirrored for half a second before, otherwise twice as long as the last time. A key that the operator has
+//! named rests only as long as the owner demands.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -45,6 +48,8 @@ pub struct Heat {
     pub share: (f64, f64),
     /// The length of its value.
     pub bytes: usize,
+    /// The operator has named it: it is mirrored however cold it is.
+    pub is_named: bool,
 }
 
 /// What is to change.
@@ -92,20 +97,30 @@ impl Choice {
         self.chosen.retain(|key, _| is_mirrored(key));
     }
 
-    /// Chooses again. `heats` has every key with a share worth naming.
+    /// Chooses again. `heats` has every key with a share worth naming. Named keys come first, in their order.
     pub fn decide(&mut self, now: Moment, budget: Budget, mut heats: Vec<Heat>) -> Changes {
         self.rests.retain(|_, rest| now < rest.until + rest.lasts);
-        heats.sort_by(|a, b| b.share.0.total_cmp(&a.share.0).then_with(|| a.key.cmp(&b.key)));
+        heats.sort_by(|a, b| match (a.is_named, b.is_named) {
+            // The sort is stable.
+            (true, true) => Ordering::Equal,
+            (false, false) => b.share.0.total_cmp(&a.share.0).then_with(|| a.key.cmp(&b.key)),
+            _ => b.is_named.cmp(&a.is_named),
+        });
+        let (mut left, bytes_max) = (budget, budget.bytes.min(REPLY_MAX));
+        // A named key keeps its place while it rests: another key must not enter only to leave again.
+        heats.retain(|heat| !heat.is_named || heat.bytes <= bytes_max && left.take(heat.bytes));
         let (mut stays, others): (Vec<Heat>, Vec<Heat>) =
             heats.into_iter().partition(|heat| self.chosen.contains_key(&heat.key));
-        let mut left = budget;
-        stays.retain(|heat| heat.share.1 >= LEAVES && left.take(heat.bytes));
+        stays.retain(|heat| heat.is_named || heat.share.1 >= LEAVES && left.take(heat.bytes));
         let mut begin = Vec::new();
-        let bytes_max = budget.bytes.min(REPLY_MAX);
-        let enters = |heat: &Heat| heat.share.0 >= ENTERS && heat.bytes <= bytes_max;
+        let enters =
+            |heat: &Heat| heat.is_named || heat.share.0 >= ENTERS && heat.bytes <= bytes_max;
         for heat in others.into_iter().filter(enters) {
-            let is_coldest = |cold: &Heat| cold.share.1 < heat.share.0 * DISPLACES;
-            if self.rests_now(now, &heat.key) {
+            let is_coldest =
+                |cold: &Heat| !cold.is_named && cold.share.1 < heat.share.0 * DISPLACES;
+            if heat.is_named {
+                begin.push(heat.key);
+            } else if self.rests_now(now, &heat.key) {
                 continue;
             } else if left.take(heat.bytes) {
                 begin.push(heat.key);

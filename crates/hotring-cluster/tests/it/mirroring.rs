@@ -223,6 +223,7 @@ fn heats(shares: &[(&str, f64)]) -> Vec<Heat> {
         key: key(name),
         share: (share * 0.9, share * 1.1),
         bytes: 10,
+        is_named: false,
     };
     shares.iter().map(heat).collect()
 }
@@ -251,6 +252,38 @@ fn the_hottest_keys_are_chosen_within_the_budget_and_stay_for_a_while() {
     assert_eq!(decide(&all, Budget { bytes: 15, ..small }), changes(&[], &["b"]));
     assert_eq!(decide(&all, Budget { bytes: 5, ..small }), changes(&[], &["a"]));
     assert_eq!(decide(&all, Budget { bytes: 5, ..small }), changes(&[], &[]));
+}
+
+fn named(name: &str, bytes: usize) -> Heat {
+    Heat { key: key(name), share: (0.0, 0.0), bytes, is_named: true }
+}
+
+#[test]
+fn named_keys_are_chosen_however_cold_and_before_hot_ones() {
+    let mut choice = Choice::default();
+    let budget = Budget { keys: 3, bytes: 30 };
+    let mut decide = |named: Vec<Heat>, shares: &[(&str, f64)]| {
+        choice.decide(ms(0), budget, [heats(shares), named].concat())
+    };
+    let hot = [("a", 0.3), ("b", 0.2), ("c", 0.1)];
+    assert_eq!(decide(vec![], &hot), changes(&["a", "b", "c"], &[]));
+    assert_eq!(decide(vec![named("z", 10)], &hot), changes(&["z"], &["c"]));
+    assert_eq!(decide(vec![named("z", 10)], &hot), changes(&[], &[]));
+    // The first that fit have places, and none is taken from one of them, or for one without.
+    let four = [("z", 10), ("big", 31), ("y", 15), ("x", 10)].map(|(name, len)| named(name, len));
+    assert_eq!(decide(four.to_vec(), &hot), changes(&["y"], &["a", "b"]));
+    assert_eq!(decide(four.to_vec(), &[("a", 1.0)]), changes(&[], &[]));
+    assert_eq!(decide(vec![], &[]), changes(&[], &["y", "z"]));
+}
+
+#[test]
+fn a_named_key_rests_only_as_long_as_its_owner_demands() {
+    let (mut choice, budget) = (Choice::default(), Budget { keys: 1, bytes: 1000 });
+    for now in [ms(0), ms(100), ms(200)] {
+        assert_eq!(choice.decide(now, budget, vec![named("a", 10)]), changes(&["a"], &[]));
+        choice.written(now, b"a");
+    }
+    assert_eq!(choice.decide(ms(300), budget, heats(&[("a", 0.5)])), changes(&[], &[]));
 }
 
 /// The choice once held a key for mirrored that its owner had refused, as it rested: it was never chosen again.

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use hotring_cluster::SLOTS;
 use hotring_cluster::mirrors::{Closing, GRANT, Heat, Key, MirrorAct};
+use hotring_cluster::{SLOTS, slot_of};
 use hotring_store::{Session, ValueRef};
 
 use crate::host::clock;
+use crate::state::cluster::Cluster;
 use crate::state::hot_keys::{HotKey, hottest};
 use crate::state::mirrors::Mirrors;
 use crate::state::server::Server;
@@ -44,7 +45,12 @@ impl Server {
         let is_due = driver.chosen_at.is_none_or(|at| at.elapsed() >= CHOICE);
         if is_due && epoch.is_some() {
             driver.chosen_at = Some(clock::monotonic());
-            let heats = self.heats(session, 2 * settings.mirror_budget.keys);
+            let mut heats = self.named(cluster, &settings.mirror_always, session);
+            heats.extend(
+                self.heats(session, 2 * settings.mirror_budget.keys)
+                    .into_iter()
+                    .filter(|heat| !settings.mirror_always.contains(&heat.key)),
+            );
             mirrors.choose(settings.mirror_budget, heats);
         }
         self.change_guards(mirrors, session);
@@ -67,6 +73,19 @@ impl Server {
         mirrors.changed(&acts, &unfit);
     }
 
+    /// Those of these keys that are strings of this node.
+    fn named(&self, cluster: &Cluster, keys: &[Key], session: &mut Session) -> Vec<Heat> {
+        let directory = cluster.served().directory.clone();
+        let mine = directory.shard_of_node(cluster.me).map(|(id, _)| id);
+        // A slot that a move brings here has keys of which no client may know yet.
+        let is_here = |key: &&Key| mine.is_some() && directory.owners.of(slot_of(key)) == mine;
+        let heat = |key: &Key| {
+            let bytes = string_len(session, key)?;
+            Some(Heat { key: key.clone(), share: (0.0, 0.0), bytes, is_named: true })
+        };
+        keys.iter().filter(is_here).filter_map(heat).collect()
+    }
+
     /// The hottest strings of this node.
     fn heats(&self, session: &mut Session, len: usize) -> Vec<Heat> {
         let now = clock::unix_ms();
@@ -74,7 +93,7 @@ impl Server {
         let heat = |hot: HotKey| {
             let bytes = string_len(session, &hot.key).filter(|_| hot.database == 0)?;
             let low = if hot.notes < NOTES_MIN { 0.0 } else { hot.low };
-            Some(Heat { key: hot.key, share: (low, hot.high), bytes })
+            Some(Heat { key: hot.key, share: (low, hot.high), bytes, is_named: false })
         };
         hottest.into_iter().filter_map(heat).collect()
     }

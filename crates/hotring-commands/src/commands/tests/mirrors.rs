@@ -99,7 +99,7 @@ fn hold(dialogue: &mut Dialogue) {
     let (server, epoch) = (dialogue.server(), Some(Epoch(1)));
     let mirrors = &server.cluster.as_ref().expect("it is a node").mirrors;
     mirrors.lead(epoch);
-    let heat = Heat { key: b"b"[..].into(), share: (1.0, 1.0), bytes: 1 };
+    let heat = Heat { key: b"b"[..].into(), share: (1.0, 1.0), bytes: 1, is_named: false };
     mirrors.choose(Budget { keys: 1, bytes: 1 }, vec![heat]);
     mirrors.changed(&mirrors.take_guards(), &[]);
     let ask = Ask { number: 0, keys: vec![b"b"[..].into()] };
@@ -115,7 +115,12 @@ fn hold_both(one: &mut Dialogue, other: &mut Dialogue) {
     let mirrors = &server.cluster.as_ref().expect("it is a node").mirrors;
     mirrors.lead(epoch);
     let keys = [&b"b"[..], b"{b}x"].map(Key::from);
-    let heats = keys.iter().map(|key| Heat { key: key.clone(), share: (1.0, 1.0), bytes: 1 });
+    let heats = keys.iter().map(|key| Heat {
+        key: key.clone(),
+        share: (1.0, 1.0),
+        bytes: 1,
+        is_named: false,
+    });
     mirrors.choose(Budget { keys: 2, bytes: 2 }, heats.collect());
     let (acts, mut session) = (mirrors.take_guards(), server.store.session());
     server.renew_grounds(&mut session);

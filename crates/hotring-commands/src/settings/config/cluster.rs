@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hotring_cluster::mirrors::Budget;
+use hotring_cluster::mirrors::{Budget, Key};
 
 use crate::settings::config::Secret;
 
@@ -41,6 +41,8 @@ pub struct ClusterSettings {
     pub mirrors: bool,
     /// How many keys, and how many bytes of their values.
     pub mirror_budget: Budget,
+    /// Keys that are mirrored however cold they are.
+    pub mirror_always: Vec<Key>,
 }
 
 impl Default for ClusterSettings {
@@ -63,6 +65,7 @@ impl Default for ClusterSettings {
             mirrors: false,
             // Each surely has a sixty-fourth of the node's requests. The bytes are those of each connection of a proxy.
             mirror_budget: Budget { keys: 64, bytes: 4 << 20 },
+            mirror_always: Vec::new(),
         }
     }
 }

@@ -1,10 +1,16 @@
 //! Settings of a node of a cluster.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
+
+use hotring_cluster::mirrors::Key;
 
 use crate::settings::config::{CoordinatorAddress, Secret};
 use crate::settings::setting::{Change, Setting};
 use crate::settings::values::{number, size};
+
+/// Most keys of a node that may be mirrored.
+const MIRRORED_MAX: usize = 1024;
 
 pub(super) static CLUSTER: &[Setting] = &[
     Setting {
@@ -171,7 +177,9 @@ pub(super) static CLUSTER: &[Setting] = &[
         help: "Most keys of this node that are mirrored",
         change: Change::Running,
         get: |c| c.replication.cluster.mirror_budget.keys.to_string(),
-        set: |c, v| number(v, 1, 1024).map(|n| c.replication.cluster.mirror_budget.keys = n),
+        set: |c, v| {
+            number(v, 1, MIRRORED_MAX).map(|n| c.replication.cluster.mirror_budget.keys = n)
+        },
     },
     Setting {
         name: "mirror-memory",
@@ -181,6 +189,19 @@ pub(super) static CLUSTER: &[Setting] = &[
         change: Change::Running,
         get: |c| c.replication.cluster.mirror_budget.bytes.to_string(),
         set: |c, v| size(v, 1).map(|n| c.replication.cluster.mirror_budget.bytes = n),
+    },
+    Setting {
+        name: "mirror-always",
+        alias: "",
+        placeholder: "KEY",
+        help: "Strings that are mirrored however cold they are, within mirror-keys and mirror-memory; separated by \
+               spaces, the most important first. Works with 'mirror auto', at the node that has the key",
+        change: Change::Running,
+        get: |c| {
+            let keys = c.replication.cluster.mirror_always.iter();
+            keys.map(|key| String::from_utf8_lossy(key)).collect::<Vec<_>>().join(" ")
+        },
+        set: |c, v| keys(v).map(|keys| c.replication.cluster.mirror_always = keys),
     },
     Setting {
         name: "proxy-listen",
@@ -210,4 +231,15 @@ fn shown(addresses: &[SocketAddr]) -> String {
 fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
     let wrong = |_| "must be addresses such as 127.0.0.1:6380".to_string();
     text.split_whitespace().map(|word| word.parse().map_err(wrong)).collect()
+}
+
+fn keys(text: &str) -> Result<Vec<Key>, String> {
+    let keys: Vec<Key> = text.split_whitespace().map(|key| key.as_bytes().into()).collect();
+    if keys.len() > MIRRORED_MAX {
+        return Err(format!("must be at most {MIRRORED_MAX} keys"));
+    }
+    if keys.iter().collect::<HashSet<_>>().len() < keys.len() {
+        return Err("must name no key twice".to_string());
+    }
+    Ok(keys)
 }

@@ -273,6 +273,55 @@ fn a_role_that_comes_back_brings_mirrors_again() {
     demo.end();
 }
 
+/// Too few reads to make a key hot.
+fn read_slowly(wire: &mut Wire, reply: &str, reads: usize) -> u64 {
+    let before = counted(wire, "proxy_mirrored_reads");
+    for _ in 0..reads {
+        assert_eq!(say(wire, "GET a"), reply);
+        std::thread::sleep(Duration::from_millis(40));
+    }
+    counted(wire, "proxy_mirrored_reads") - before
+}
+
+#[test]
+fn a_named_key_is_mirrored_however_cold_through_writes_and_a_failover() {
+    let demo = Demo::start(&[]);
+    let keeper = Keeper::of(&demo);
+    let everywhere = |request: &str| {
+        for node in demo.nodes.keys() {
+            assert_eq!(say(&mut Wire::connect(node).unwrap(), request), "OK", "{request}");
+        }
+    };
+    everywhere("CONFIG SET mirror auto");
+    let proxy = proxy(&demo, Settings { threads: 1, ..Settings::default() });
+    let mut wire = connect(&proxy);
+    assert_eq!(say(&mut wire, "SET a 0"), "OK");
+    assert_eq!(read_slowly(&mut wire, "0", 25), 0, "it is cold");
+    everywhere("CONFIG SET mirror-always a");
+    wait_for("it is mirrored", || read_slowly(&mut wire, "0", 5) > 0);
+    let shard = keeper.directory().owners.of(slot_of(b"a")).unwrap();
+    for value in ["1", "2", "3"] {
+        assert_eq!(say(&mut wire, &format!("SET a {value}")), "OK");
+        wait_for("it is mirrored again", || read_slowly(&mut wire, value, 5) > 0);
+    }
+    keeper.wait_for_replica(Some(shard));
+    let before = primary_of(&keeper, shard);
+    let mut node = Wire::connect(&before).unwrap();
+    wait_for("it may hand over", || say(&mut node, "FAILOVER") == "OK");
+    wait_for("the role is handed over", || primary_of(&keeper, shard) != before);
+    wait_for("the next primary serves", || say(&mut wire, "GET a") == "3");
+    wait_for("it mirrors the key, too", || read_slowly(&mut wire, "3", 5) > 0);
+    assert_eq!(say(&mut wire, "DEL a"), "1");
+    assert_eq!(say(&mut wire, "GET a"), "nil");
+    assert_eq!(say(&mut wire, "SET a 4"), "OK");
+    wait_for("it is mirrored with its new value", || read_slowly(&mut wire, "4", 5) > 0);
+    everywhere("CONFIG SET mirror-always ''");
+    let mut node = Wire::connect(&primary_of(&keeper, shard)).unwrap();
+    wait_for("its mirrors end", || say(&mut node, "HOTRING.MIRROR LIST") == "[]");
+    drop(proxy);
+    demo.end();
+}
+
 #[test]
 fn a_right_that_is_withdrawn_ends_the_mirrors_and_only_proxies_may_hold_any() {
     let demo = Demo::start(&[]);
