@@ -1,8 +1,8 @@
 //! Counts instructions per operation with callgrind and compares them with a baseline.
 //!
-//! hotring-index's example `instructions` runs short cases and prints their names; callgrind writes
-//! a file of counts for each. The baseline is a file of this repository; `--renew` rewrites it.
-//! Counts come from one thread with fixed seeds, so they are the same on a loaded machine.
+//! Examples of some crates run short cases and print their names; callgrind writes a file of counts for each. The
+//! baselines are files of this repository; `--renew` rewrites them. Counts come from one thread with fixed seeds, so
+//! they are the same on a loaded machine.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,61 @@ use crate::test::binary;
 use crate::tools;
 use crate::workspace::{cargo, root, target};
 
-/// Builds the program of the cases.
-pub const BUILD: &[&str] =
-    &["build", "--release", "--locked", "-p", "hotring-index", "--example", "instructions"];
+/// An example with cases.
+pub struct Program {
+    packages: &'static [&'static str],
+    example: &'static str,
+    profile: &'static str,
+}
+
+/// Operations of the index. The baseline of a program is in the folder of its first package.
+pub const INDEX: Program =
+    Program { packages: &["hotring-index"], example: "instructions", profile: "release" };
+
+/// Requests. The profile and the packages are those of the proofs, so that only the program itself is built.
+pub const COMMANDS: Program = Program {
+    packages: &["hotring-bench", "hotring-cpp-peers"],
+    example: "command_instructions",
+    profile: "tested",
+};
+
+impl Program {
+    /// The arguments of cargo that build it.
+    pub fn build(&self) -> Vec<&'static str> {
+        let mut words = vec!["build", "--locked", "--profile", self.profile];
+        self.packages.iter().for_each(|package| words.extend(["-p", *package]));
+        words.extend(["--example", self.example]);
+        words
+    }
+
+    fn baseline(&self) -> PathBuf {
+        root().join("crates").join(self.packages[0]).join("instructions.csv")
+    }
+
+    /// Builds it, and runs its cases under callgrind.
+    fn count(&self) -> Result<Vec<Count>> {
+        process::run(cargo().args(self.build()))?;
+        let folder = target().join(self.example);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder)?;
+        let mut command = process::command("valgrind");
+        command.args(["--tool=callgrind", "--quiet"]);
+        command.arg(format!("--toggle-collect={COUNTED}")).arg(format!("--dump-before={WRITTEN}"));
+        command.arg(format!("--callgrind-out-file={}", folder.join("counts").display()));
+        let program = binary(self.profile, &format!("examples/{}", self.example));
+        let cases = process::output(command.arg(program))?;
+        let lines = cases.lines().enumerate();
+        lines.map(|(at, line)| case(line, &folder.join(format!("counts.{}", at + 1)))).collect()
+    }
+}
 
 /// A larger increase over the baseline is a failure.
 const TOLERANCE: f64 = 0.03;
 /// The C library picks its functions by processor: this many instructions may differ.
 const SLACK: f64 = 2.0;
-/// Functions of the counted program.
-const COUNTED: &str = "instructions::counted*";
-const WRITTEN: &str = "instructions::written*";
+/// Functions of the counted programs.
+const COUNTED: &str = "*counting::counted*";
+const WRITTEN: &str = "*counting::written*";
 
 /// A case, `engine,operation`, and its instructions per operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,48 +79,29 @@ struct Count {
 }
 
 /// Builds, counts and compares.
-pub fn check() -> Result<Done> {
+pub fn check(program: &Program) -> Result<Done> {
     if let Some(missing) = tools::missing(&["valgrind"]) {
         return Ok(Done::Skipped(missing));
     }
-    let counts = count()?;
-    let text = std::fs::read_to_string(baseline()).context("there is no baseline: use --renew")?;
-    let report = compare(&counts, &parse(&text)?)?;
-    print!("{report}");
+    let counts = program.count()?;
+    let text = std::fs::read_to_string(program.baseline());
+    let baseline = parse(&text.context("there is no baseline: use --renew")?)?;
+    print!("{}", compare(&counts, &baseline)?);
     Ok(Done::Passed(counts.len()))
 }
 
-/// The subcommand: compares, or writes the baseline.
+/// The subcommand: compares, or writes the baselines.
 pub fn run(renew: bool) -> Result<()> {
-    if !renew {
-        return match check()? {
-            Done::Passed(_) => Ok(()),
-            Done::Skipped(why) => bail!("{why}"),
-        };
+    for program in [INDEX, COMMANDS] {
+        if renew {
+            let (counts, baseline) = (program.count()?, program.baseline());
+            std::fs::write(&baseline, render(&counts)).context("cannot write the baseline")?;
+            println!("{} holds {} counts now", baseline.display(), counts.len());
+        } else if let Done::Skipped(why) = check(&program)? {
+            bail!("{why}");
+        }
     }
-    let counts = count()?;
-    std::fs::write(baseline(), render(&counts)).context("cannot write the baseline")?;
-    println!("{} holds {} counts now", baseline().display(), counts.len());
     Ok(())
-}
-
-fn baseline() -> PathBuf {
-    root().join("crates/hotring-index/instructions.csv")
-}
-
-/// Runs all cases under callgrind.
-fn count() -> Result<Vec<Count>> {
-    process::run(cargo().args(BUILD))?;
-    let folder = target().join("instructions");
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder)?;
-    let mut command = process::command("valgrind");
-    command.args(["--tool=callgrind", "--quiet"]);
-    command.arg(format!("--toggle-collect={COUNTED}")).arg(format!("--dump-before={WRITTEN}"));
-    command.arg(format!("--callgrind-out-file={}", folder.join("counts").display()));
-    let cases = process::output(command.arg(binary("release", "examples/instructions")))?;
-    let lines = cases.lines().enumerate();
-    lines.map(|(at, line)| case(line, &folder.join(format!("counts.{}", at + 1)))).collect()
 }
 
 /// One case: the line that the program printed, and the file of its counts.

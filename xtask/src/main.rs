@@ -34,8 +34,8 @@ Usage: cargo xtask TASK
   test           Formatting, style, all tests of the product, documentation, generated pages, instructions.
                  Lists missing tools, then installs them
   prove          Searches for faults that tests do not show: lints, loom, shuttle, optimised, asan, tsan, schedules,
-                 differential, fuzzing, torture, measurements, crashes, engines, redis-tools, clients, or the named
-                 ones; --long runs them for hours
+                 differential, fuzzing, torture, measurements, instructions, crashes, engines, redis-tools,
+                 clients, or the named ones; --long runs them for hours
   tools          Installs the programs that test and prove need
   tidy           Checks the style rules that rustfmt and clippy do not know
   docs           Regenerates the pages of docs/ that come from tables

@@ -45,14 +45,14 @@ pub fn test() -> Result<ExitCode> {
             // Tests wait for sockets and clocks meanwhile.
             scope.spawn(|| {
                 build_quietly(&docs::build());
-                build_quietly(instructions::BUILD);
+                build_quietly(&instructions::INDEX.build());
             });
             lanes::run(programs)
         })
     });
     suite.step("doc tests", doc_tests);
     suite.step("generated pages", docs::check);
-    suite.step("instructions", instructions::check);
+    suite.step("instructions", || instructions::check(&instructions::INDEX));
     Ok(suite.finish())
 }
 

@@ -1,14 +1,7 @@
-//! Short operations for callgrind to count, for `cargo xtask instructions`.
-//!
-//! Alone it is of no use: it runs each case once and prints the names of the cases in order, with
-//! their operations. Under callgrind, which is told to collect only inside of [`counted`] and to
-//! write what it has before [`written`], each case becomes one file of counts. That needs neither a
-//! crate for callgrind's requests, which would bring a C compiler and libclang into the build, nor
-//! one that installs a program for running benchmarks.
-//!
-//! Counts do not depend on the machine's speed or load: one thread, fixed seeds, no system calls
-//! that matter. They do depend on what the compiler inlines, and so this is a program of its own
-//! that changes with the index alone. What they do not see: cache misses, and whatever waits.
+//! Short operations of the index for callgrind to count, for `cargo xtask instructions`.
+
+#[path = "counting/mod.rs"]
+mod counting;
 
 use std::hint::black_box;
 
@@ -40,22 +33,9 @@ fn main() -> Result<(), ConfigError> {
     engine::<GCuckoo<4>>("gcuckoo", Config::default())
 }
 
-/// The code that callgrind counts.
-#[inline(never)]
-fn counted(work: &mut dyn FnMut()) {
-    black_box(work)();
-}
-
-/// Where callgrind writes down what it has counted.
-#[inline(never)]
-fn written() {
-    black_box(());
-}
-
-fn case(engine: &str, operation: &str, mut work: impl FnMut()) {
-    println!("{engine},{operation},{OPS}");
-    counted(&mut work);
-    written();
+/// Runs a case.
+fn case(engine: &str, operation: &str, work: impl FnMut()) {
+    counting::case(engine, operation, OPS, work);
 }
 
 /// All cases of one engine.

@@ -13,7 +13,7 @@ use anyhow::{Result, bail, ensure};
 use crate::suite::{Done, Suite};
 use crate::test::{binary, build_quietly, count_tests, lints};
 use crate::workspace::{PRODUCT, cargo, target};
-use crate::{clients, engines, fuzz, process, redis, tools};
+use crate::{clients, engines, fuzz, instructions, process, redis, tools};
 
 /// The duration of a proof.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,7 @@ const PROOFS: &[Proof] = &[
     ("torture", torture),
     ("memory", memory),
     ("measurements", measurements),
+    ("instructions", |_| instructions::check(&instructions::COMMANDS)),
     ("crashes", crashes),
     ("engines", engine_servers),
     ("redis-tools", redis_tools),

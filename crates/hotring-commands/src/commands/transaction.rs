@@ -27,7 +27,8 @@ pub(crate) fn multi(c: &mut Context<'_>) -> Outcome {
     if c.client.transaction.is_open() {
         return Err(Failure::text("ERR MULTI calls can not be nested"));
     }
-    c.client.transaction.begin();
+    let queue = c.locals.idle_queue.take().unwrap_or_default();
+    c.client.transaction.begin(queue);
     c.client.publish_transaction();
     c.reply.ok();
     Ok(())
@@ -125,6 +126,7 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
         }
     }
     c.client.last = Some(CommandId::Exec);
+    c.locals.idle_queue = queue.into_idle();
     Ok(())
 }
 

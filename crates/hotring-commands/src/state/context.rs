@@ -14,6 +14,7 @@ use crate::state::interpreter::{Interpreter, NewInterpreter};
 use crate::state::long_values::LongValues;
 use crate::state::routes::Routes;
 use crate::state::server::Server;
+use crate::state::transaction::Queue;
 
 /// The state that only the commands of one thread use, in addition to the thread's session of the store.
 pub(crate) struct ThreadLocals {
@@ -27,6 +28,8 @@ pub(crate) struct ThreadLocals {
     pub routes: Option<Box<Routes>>,
     /// Long values that need no copy. Taken out while the reply does not go to the client.
     pub long_values: LongValues,
+    /// The memory of a transaction's queue that has ended, for the next one.
+    pub idle_queue: Option<Box<Queue>>,
 }
 
 /// Everything that one command may read and change while it runs.

@@ -80,6 +80,7 @@ impl ThreadState {
                 new_interpreter,
                 routes: server.cluster.as_ref().map(|cluster| Box::new(Routes::new(cluster))),
                 long_values: LongValues::default(),
+                idle_queue: None,
             },
             config_version,
             copies,

@@ -26,6 +26,9 @@ pub struct Queue {
     pub refused: bool,
 }
 
+/// Bytes of memory that a thread's idle queue may keep: of a transaction of some tens of commands.
+const IDLE_LEN_MAX: usize = 4 << 10;
+
 /// The outcome of offering a request to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
@@ -50,6 +53,14 @@ impl Queue {
         self.requests.memory() + self.specs.capacity() * size_of::<&Spec>()
     }
 
+    /// The queue without its commands, if its memory is worth keeping for the thread's next transaction.
+    pub(crate) fn into_idle(mut self: Box<Self>) -> Option<Box<Queue>> {
+        self.requests.clear();
+        self.specs.clear();
+        self.refused = false;
+        (self.memory() <= IDLE_LEN_MAX).then_some(self)
+    }
+
     /// The commands in order.
     pub(crate) fn commands(&self) -> impl Iterator<Item = (&'static Spec, ArgsView<'_>)> + Clone {
         self.specs.iter().copied().zip(self.requests.iter())
@@ -68,9 +79,9 @@ impl Transaction {
         self.queue.is_some()
     }
 
-    /// Opens a transaction.
-    pub(crate) fn begin(&mut self) {
-        self.queue = Some(Box::default());
+    /// Opens a transaction with an empty queue.
+    pub(crate) fn begin(&mut self, queue: Box<Queue>) {
+        self.queue = Some(queue);
     }
 
     /// Ends the transaction and the watches; returns the queue and the watched keys.
@@ -119,4 +130,21 @@ impl Transaction {
 pub(crate) fn aborted(error: &str) -> String {
     let cause = error.strip_prefix("ERR ").unwrap_or(error);
     format!("EXECABORT Transaction discarded because of: {cause}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_queue_is_empty_and_small() {
+        let mut queue = Box::<Queue>::default();
+        queue.requests.add(b"GET");
+        queue.requests.end();
+        queue.refused = true;
+        let mut queue = queue.into_idle().expect("a small one is kept");
+        assert_eq!((queue.commands().count(), queue.len(), queue.refused), (0, 0, false));
+        queue.requests.add(&[b'v'; IDLE_LEN_MAX + 1]);
+        assert!(queue.into_idle().is_none());
+    }
 }
