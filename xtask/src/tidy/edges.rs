@@ -76,7 +76,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// Additional uses in tests and examples.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("xtask", &["hotring-server", "hotring-commands", "hotring-store"]),
-    ("hotring-bench", &["hotring-server"]),
+    ("hotring-bench", &["hotring-server", "hotring-commands"]),
     // A client of messages against a server that is killed.
     ("hotring", &["hotring-messages"]),
     // The suites that every engine must pass.

@@ -1,5 +1,7 @@
 //! The measured requests, and the containers that they need.
 
+use std::iter;
+
 use anyhow::{Result, ensure};
 use fastrand::Rng;
 
@@ -29,7 +31,8 @@ pub struct Case {
     pub share: u64,
     /// Adds the next request to the client's pipeline.
     pub push: Push,
-    answer: Answer,
+    /// The kind of its answers.
+    pub answer: Answer,
 }
 
 /// The source of arguments. Both servers get the same ones.
@@ -41,9 +44,12 @@ pub struct Draw {
 
 /// The kind of an answer.
 #[derive(Clone, Copy, Debug)]
-enum Answer {
+pub enum Answer {
     Number,
     Text,
+    Done,
+    /// Those of MULTI, of this many commands, and of EXEC.
+    Transaction(u64),
     /// An array of this length.
     Strings(u64),
 }
@@ -64,6 +70,11 @@ impl Sizes {
     /// Elements of the list, and members of the larger set.
     fn fewer(self) -> u64 {
         self.members / 10
+    }
+
+    /// Keys of requests that are not for containers.
+    pub fn keys(self) -> u64 {
+        self.members
     }
 
     /// Members that both sets have: half of the smaller set.
@@ -87,7 +98,8 @@ impl Draw {
         self.next
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
         self.random.u64(..end)
     }
 
@@ -107,7 +119,8 @@ fn hash_key(fields: u64) -> String {
 }
 
 impl Case {
-    fn new(
+    /// A case that only reads, or whose writes no log is asked about.
+    pub fn new(
         name: impl Into<String>,
         answer: Answer,
         push: impl Fn(&mut Client, &mut Draw) + 'static,
@@ -126,9 +139,13 @@ impl Case {
 
     /// Reads the answer to one request and checks its kind.
     pub fn take_answer(&self, client: &mut Client) -> Result<()> {
+        if let Answer::Transaction(commands) = self.answer {
+            return self.take_transaction(client, commands);
+        }
         let reply = client.reply()?;
         let is_right = match (self.answer, &reply) {
             (Answer::Number, Reply::Integer(_)) | (Answer::Text, Reply::Bulk(Some(_))) => true,
+            (Answer::Done, Reply::Simple(text)) => *text == "OK",
             (Answer::Strings(expected), Reply::Array(n)) => *n as u64 == expected,
             _ => false,
         };
@@ -137,6 +154,17 @@ impl Case {
             for _ in 0..n {
                 client.reply()?;
             }
+        }
+        Ok(())
+    }
+
+    fn take_transaction(&self, client: &mut Client, commands: u64) -> Result<()> {
+        let queued = (0..commands).map(|_| Reply::Simple("QUEUED"));
+        let done = (0..commands).map(|_| Reply::Simple("OK"));
+        let begun = iter::once(Reply::Simple("OK")).chain(queued);
+        for expected in begun.chain([Reply::Array(commands as usize)]).chain(done) {
+            let reply = client.reply()?;
+            ensure!(reply == expected, "{} answers {reply:?}", self.name);
         }
         Ok(())
     }

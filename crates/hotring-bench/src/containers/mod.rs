@@ -1,11 +1,14 @@
-//! `containers`: compares hotring with Redis on commands for lists, sets, sorted sets, hashes and long strings.
+//! `containers`: compares hotring with Redis on commands for lists, sets, sorted sets, hashes and long strings, and on
+//! requests of many keys, scripts, transactions, messages and clears.
 //!
 //! The main figure is the processor time that a server's process takes for a request. Both servers are loaded
 //! alike and take turns within each round, so that drift of the machine hits both, and ratios are taken within
 //! rounds. Every answer is checked: an error, or an answer of another kind, fails the run.
 
 mod cases;
+mod fanout;
 mod figures;
+mod requests;
 mod side;
 mod space;
 
@@ -16,12 +19,13 @@ use indicatif::ProgressBar;
 use crate::durability::{Rewrites, Setup, Testbed, server_name};
 use crate::machine::Machine;
 use crate::report::{self, Files, Results};
+use crate::resp::Client;
 use crate::servers::Kind;
 use cases::{Case, Sizes};
 use figures::{Figures, Row};
 use side::Side;
 
-/// Compare commands on containers with Redis: CPU time, memory, bytes logged
+/// Compare commands with Redis, mostly on containers: CPU time, memory, bytes logged, pauses
 ///
 /// Each server is started on loopback with a temporary folder. Figures are medians of rounds, with the lowest and the
 /// highest; ratios are taken within one round. redis-server must be installed.
@@ -77,6 +81,12 @@ enum Part {
     Memory,
     /// One sorted set that all connections read, with one and two threads of hotring
     Readers,
+    /// Many keys at once, counters, scripts, transactions and long values, with 1 and 16 requests in flight
+    Requests,
+    /// A message to 100 subscribers
+    Messages,
+    /// How long another client waits while all keys are cleared
+    Clears,
 }
 
 /// The servers, in the order of the columns.
@@ -112,6 +122,9 @@ impl ContainersArgs {
                 Part::Everysec => self.everysec()?,
                 Part::Memory => space::measure(self)?,
                 Part::Readers => self.readers()?,
+                Part::Requests => self.requests_beyond()?,
+                Part::Messages => fanout::messages(self)?,
+                Part::Clears => fanout::clears(self)?,
             };
             println!("{}", figures::table(&of_part));
             rows.extend(of_part);
@@ -137,32 +150,44 @@ impl ContainersArgs {
     }
 
     /// Starts and loads both servers.
-    fn sides(&self, log: Option<&'static str>, threads: usize) -> Result<Vec<Side>> {
+    fn sides(
+        &self,
+        (log, threads): (Option<&'static str>, usize),
+        load: impl Fn(&mut Client, Sizes) -> Result<()>,
+    ) -> Result<Vec<Side>> {
         let start = |kind| {
             // Redis's I/O threads only read and write sockets, and spin while they wait, so Redis gets one
             // thread.
             let threads = if kind == Kind::Redis { 1 } else { threads };
             let setup = self.setup(kind, log, threads);
             let mut side = Side::start(&self.testbed, setup, self.connections)?;
-            cases::load(side.client(), self.sizes())?;
+            load(side.client(), self.sizes())?;
             Ok(side)
         };
         SERVERS.map(start).into_iter().collect()
     }
 
     fn time(&self) -> Result<Vec<Row>> {
-        let mut sides = self.sides(None, 1)?;
-        let cases = cases::all(self.sizes());
+        let mut sides = self.sides((None, 1), cases::load)?;
+        self.at_depths(&mut sides, &cases::all(self.sizes()))
+    }
+
+    fn requests_beyond(&self) -> Result<Vec<Row>> {
+        let mut sides = self.sides((None, 1), requests::load)?;
+        self.at_depths(&mut sides, &requests::all(self.sizes()))
+    }
+
+    fn at_depths(&self, sides: &mut [Side], cases: &[Case]) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for depth in DEPTHS {
             let setting = format!("no log, P={depth}");
-            rows.extend(self.turns(&mut sides, (&setting, depth), &cases)?);
+            rows.extend(self.turns(sides, (&setting, depth), cases)?);
         }
         Ok(rows)
     }
 
     fn everysec(&self) -> Result<Vec<Row>> {
-        let mut sides = self.sides(Some("everysec"), 1)?;
+        let mut sides = self.sides((Some("everysec"), 1), cases::load)?;
         let mut cases = cases::all(self.sizes());
         cases.retain(|case| case.writes);
         let depth = DEPTHS[1];
@@ -177,7 +202,7 @@ impl ContainersArgs {
         cases.retain(|case| case.reads_scores);
         let mut settings = Vec::new();
         for threads in THREADS {
-            let sides = self.sides(None, threads as usize)?;
+            let sides = self.sides((None, threads as usize), cases::load)?;
             let figures = Figures::new(&format!("threads of hotring: {threads}, P={depth}"));
             settings.push((sides, figures));
         }

