@@ -25,7 +25,10 @@ use std::ops::Range;
 
 /// Homes that a thread moves at a time: about 12 items.
 const CHUNK: u64 = if cfg!(loom) { 1 } else { 4 };
-const _: () = assert!(WINDOW.is_multiple_of(CHUNK));
+/// As many if the next table is less than a third larger: it would be full, or a smaller one's stash, before a sweep
+/// by few homes ends.
+const LARGE_CHUNK: u64 = if cfg!(loom) { 1 } else { 16 };
+const _: () = assert!(WINDOW.is_multiple_of(CHUNK) && WINDOW.is_multiple_of(LARGE_CHUNK));
 
 /// Lines of a page.
 const PAGE: u64 = 64;
@@ -33,16 +36,17 @@ const PAGE: u64 = 64;
 /// Moves some homes on. False: there are no homes left to claim.
 pub(super) fn step<S: Search>(table: &Table, next: &Table, spare: &mut Spare) -> bool {
     let lines = table.shape.lines();
+    let chunk = if 3 * next.shape.lines() >= 4 * lines { CHUNK } else { LARGE_CHUNK };
     // ORDERING: Relaxed, a look that keeps the counter from running away.
     if table.claimed.load(Ordering::Relaxed) >= lines {
         return false;
     }
     // ORDERING: Relaxed: it decides which thread moves what, and nothing is read through it.
-    let start = table.claimed.fetch_add(CHUNK, Ordering::Relaxed);
+    let start = table.claimed.fetch_add(chunk, Ordering::Relaxed);
     if start >= lines {
         return false;
     }
-    let homes = start..lines.min(start + CHUNK);
+    let homes = start..lines.min(start + chunk);
     open(table, next, homes.clone());
     if wrong!(table, LinesCountedEarly) {
         table.count_moved(homes.clone());
@@ -70,14 +74,14 @@ pub(super) fn position(table: &Table, next: &Table) -> u64 {
 fn open(table: &Table, next: &Table, homes: Range<u64>) {
     let first = next.shape.home(*table.shape.hashes(homes.start).start()).index;
     let last = next.shape.home(*table.shape.hashes(homes.end - 1).end()).index;
-    next.open(first..last + 1);
     // Touches the pages that sequences reach, so that no page fault happens under a LOCK. Earlier pages were touched
     // with earlier homes.
     let spare = next.shape.spare();
     let from = if homes.start == 0 { 0 } else { first + spare };
-    for index in (from.next_multiple_of(PAGE)..last + spare).step_by(PAGE as usize) {
+    for index in (from.next_multiple_of(PAGE)..=last + spare).step_by(PAGE as usize) {
         next.shape.line(index).head().touch();
     }
+    next.open(first..last + 1);
 }
 
 /// Moves a home on. False: there were too few spare nodes for its items in the stash, and the home

@@ -190,6 +190,40 @@ fn a_table_of_random_keys_grows_at_its_load_and_not_before() {
     }
 }
 
+#[test]
+fn a_sweep_ends_before_its_table_is_full_whatever_the_factor() {
+    for factor in [1.1, 1.3, 2.0] {
+        let load_max = 0.6;
+        let config = LinesConfig { capacity: 5_000, load_max, factor, ..LinesConfig::default() };
+        let lines = map(config);
+        let mut session = lines.session();
+        for items in 1..=60_000u64 {
+            assert!(session.insert(items, items));
+            if items % 50 == 0 {
+                let stats = lines.stats();
+                let load = items as f64 / stats.capacity as f64;
+                assert!(load < load_max + 0.02, "{load:.3} at factor {factor}, {stats:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn inserts_behind_a_shrink_do_not_flood_the_stash() {
+    let lines = map(LinesConfig { shrinks: false, ..LinesConfig::default() });
+    let mut session = lines.session();
+    (0..60_000).for_each(|key| assert!(session.insert(key, key)));
+    (100..60_000).for_each(|key| assert!(session.remove(key)));
+    while session.growth_step() {}
+    let before = lines.stats();
+    assert!(session.shrink());
+    // A sixteenth of the old lines, by which time the sweep is over.
+    let inserted = before.lines / 16 + 100;
+    (1_000_000..1_000_000 + inserted).for_each(|key| assert!(session.insert(key, key)));
+    let after = lines.stats();
+    assert!(after.growths > before.growths + 1, "it grows again at once: {after:?}");
+}
+
 /// Values are functions of keys, so that a value of another key shows; some keys are hot, some belong to one thread,
 /// and all threads insert the same others.
 fn threads_agree(config: LinesConfig, steps: u64) {

@@ -296,18 +296,18 @@ impl Table {
     pub(super) fn open(&self, before: &Shape, homes: Range<u64>) {
         let first = self.shape.home(*before.positions(homes.start).start()).index;
         let last = self.shape.home(*before.positions(homes.end - 1).end()).index;
+        // Touches the pages that sequences reach, so that no page fault happens under a LOCK. Earlier pages were
+        // touched with earlier homes.
+        let spare = spare(self.shape.lines);
+        let from = if homes.start == 0 { 0 } else { first + spare };
+        for index in (from.next_multiple_of(PAGE)..=last + spare).step_by(PAGE as usize) {
+            self.shape.line(index).head().touch();
+        }
         for index in first..=last {
             let line = self.shape.line(index);
             if line.control() & ACTIVE == 0 {
                 line.head().set(ACTIVE);
             }
-        }
-        // Touches the pages that sequences reach, so that no page fault happens under a LOCK. Earlier pages were
-        // touched with earlier homes.
-        let spare = spare(self.shape.lines);
-        let from = if homes.start == 0 { 0 } else { first + spare };
-        for index in (from.next_multiple_of(PAGE)..last + spare).step_by(PAGE as usize) {
-            self.shape.line(index).head().touch();
         }
     }
 

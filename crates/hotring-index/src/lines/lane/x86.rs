@@ -137,11 +137,11 @@ impl Lane {
         self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Writes the word unchanged, so that the page is allocated.
+    /// Writes the word unchanged if it is zero, so that the page is allocated. No load comes first: it would map the
+    /// system's page of zeros, which some kernels split into small pages on the next write.
     pub(in crate::lines) fn touch(&self) {
-        let word = self.word();
         // If the exchange fails, another thread has written to the page.
-        let _ = self.swap_word(word, word);
+        let _ = self.swap_word(0, 0);
     }
 
     /// Clears bits of the word. Acquire and release.
