@@ -309,6 +309,8 @@ impl<E: Endpoint> Server<E> {
             // A client that has come back meanwhile waits there: a copy of its write was dropped.
             let peer = self.cache.peer(&job.head).filter(|_| job.is_write);
             let peer = peer.unwrap_or(job.peer);
+            // The only copy of a reply must not be lost: the fate of its write would be unknown.
+            let by_datagram = by_datagram && (!job.is_write || self.cache.keeps(&job.head));
             match job.message {
                 Place::Slot(slot, _) if by_datagram => self.send_datagram(peer, slot),
                 Place::Slot(slot, _) => self.send(peer, slot),

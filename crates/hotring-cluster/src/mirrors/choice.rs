@@ -3,7 +3,7 @@
 //!
 //! Every write of a mirrored key costs a message to each holder. So the key rests after it: for a quarter of a second
 //! if it was mirrored for half a second before, otherwise twice as long as the last time. A key that the operator has
-//! named rests only as long as the owner demands.
+//! named rests for two seconds at most.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -26,6 +26,8 @@ const PAYS: Duration = Duration::from_millis(500);
 
 const FIRST_REST: Duration = Duration::from_millis(250);
 const LONGEST_REST: Duration = Duration::from_secs(64);
+/// Of a named key.
+const LONGEST_NAMED_REST: Duration = Duration::from_secs(2);
 
 /// Most keys whose rest is known. The one that ends first is forgotten.
 const RESTING_MAX: usize = 1024;
@@ -118,11 +120,9 @@ impl Choice {
         for heat in others.into_iter().filter(enters) {
             let is_coldest =
                 |cold: &Heat| !cold.is_named && cold.share.1 < heat.share.0 * DISPLACES;
-            if heat.is_named {
-                begin.push(heat.key);
-            } else if self.rests_now(now, &heat.key) {
+            if self.rests_now(now, &heat) {
                 continue;
-            } else if left.take(heat.bytes) {
+            } else if heat.is_named || left.take(heat.bytes) {
                 begin.push(heat.key);
             } else if stays.last().is_some_and(is_coldest) {
                 // The key begins once that one's place is free.
@@ -136,8 +136,10 @@ impl Choice {
         Changes { begin, end }
     }
 
-    fn rests_now(&self, now: Moment, key: &[u8]) -> bool {
-        self.rests.get(key).is_some_and(|rest| now < rest.until)
+    fn rests_now(&self, now: Moment, heat: &Heat) -> bool {
+        let Some(rest) = self.rests.get(&heat.key) else { return false };
+        let longest = if heat.is_named { LONGEST_NAMED_REST } else { LONGEST_REST };
+        now + rest.lasts < rest.until + rest.lasts.min(longest)
     }
 }
 

@@ -277,13 +277,17 @@ fn named_keys_are_chosen_however_cold_and_before_hot_ones() {
 }
 
 #[test]
-fn a_named_key_rests_only_as_long_as_its_owner_demands() {
+fn a_named_key_that_is_written_rests_for_two_seconds_at_most() {
     let (mut choice, budget) = (Choice::default(), Budget { keys: 1, bytes: 1000 });
-    for now in [ms(0), ms(100), ms(200)] {
+    let mut now = ms(0);
+    for rest in [250, 500, 1000, 2000, 2000, 2000].map(ms) {
         assert_eq!(choice.decide(now, budget, vec![named("a", 10)]), changes(&["a"], &[]));
         choice.written(now, b"a");
+        now += rest - ms(1);
+        assert_eq!(choice.decide(now, budget, vec![named("a", 10)]), changes(&[], &[]));
+        now += ms(1);
     }
-    assert_eq!(choice.decide(ms(300), budget, heats(&[("a", 0.5)])), changes(&[], &[]));
+    assert_eq!(choice.decide(now, budget, heats(&[("a", 0.5)])), changes(&[], &[]));
 }
 
 /// The choice once held a key for mirrored that its owner had refused, as it rested: it was never chosen again.

@@ -333,7 +333,9 @@ impl Caller {
         call.copies += 1;
         call.batch.shorten_wait(call.deadline.saturating_sub(now));
         let may_be_lost = call.copies == 1 && call.batch.wait.is_zero();
-        let quick = self.options.datagrams;
+        // Behind a lost answer there must be time for another one.
+        let left = call.deadline.saturating_sub(now) / 2;
+        let quick = self.options.datagrams.filter(|quick| *quick < left);
         let quick = quick.filter(|_| may_be_lost && self.datagrams.are_open(now));
         call.by_datagram = quick.is_some();
         let slow = self.options.retry.saturating_mul(call.copies.min(PAUSES));

@@ -215,3 +215,13 @@ fn after_losses_in_a_row_no_datagrams_are_asked_for_for_a_while() {
     assert_eq!(kinds(&mut caller, 1, 4), [false], "the way seems closed");
     assert_eq!(kinds(&mut caller, 1, 5), [true], "it is tried again");
 }
+
+#[test]
+fn no_datagram_is_asked_for_if_no_time_would_be_left_behind_its_loss() {
+    let mut caller = taker();
+    sent(&mut caller, 0);
+    for (limit, kind) in [(RETRY * 2, "R"), (RETRY * 2 + at(1), "D")] {
+        caller.start(&READ, limit).unwrap();
+        assert_eq!(&sent(&mut caller, 0).concat()[..1], kind);
+    }
+}

@@ -278,6 +278,13 @@ impl ReplyCache {
         true
     }
 
+    /// Whether the reply to a write is kept.
+    pub fn keeps(&self, head: &Head) -> bool {
+        let session = self.sessions.get(&head.session).filter(|_| self.is_of_term(head));
+        let write = session.and_then(|session| session.writes.get(&head.id));
+        matches!(write, Some(Write::Replied(_)))
+    }
+
     /// The longest message that the client of this request reads, in bytes; 0 if its session is over.
     pub fn message_len_max(&self, head: &Head) -> usize {
         let session = self.sessions.get(&head.session).filter(|_| self.is_of_term(head));

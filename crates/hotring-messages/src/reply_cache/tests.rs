@@ -122,3 +122,16 @@ fn clients_that_are_gone_make_room_first_and_are_forgotten_at_last() {
     let (new, _) = cache.greet(NOW, Peer(5), &hello(2, "bob"), 0).expect("there is room");
     assert_ne!(new, other, "it was forgotten");
 }
+
+/// One that is not kept must not be lost on its way.
+#[test]
+fn a_reply_is_kept_if_there_is_room() {
+    let (mut cache, session) = cache();
+    for (id, reply, is_kept) in [(1, &[0; 6], true), (2, &[0; 6], false)] {
+        let head = Head { id, session, term: TERM };
+        assert_eq!(admit(&mut cache, 1, session, 0, id), Admission::Run);
+        assert!(!cache.keeps(&head), "it is running");
+        assert!(finish(&mut cache, session, id, reply));
+        assert_eq!(cache.keeps(&head), is_kept);
+    }
+}

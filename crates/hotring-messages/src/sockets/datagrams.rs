@@ -3,18 +3,24 @@
 //! A client tells over its connection where it takes datagrams: a port, and a secret that each datagram begins with.
 //! They come from the address to which the client has connected, and go to the one from which it has: no other machine
 //! can be made a target, and none can answer that does not read the connection.
+//!
+//! The client also tells both addresses of its connection. If the server sees others, a translator or a tunnel lies in
+//! between, and datagrams would go to whoever sits there: so there are none.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Weak};
 
 /// The length of a secret, in bytes.
 const SECRET_LEN: usize = 16;
 
 /// The length of a UDP port, which the secret follows.
 const PORT_LEN: usize = 2;
+
+/// Most addresses of a server from which datagrams leave at a time.
+const SOCKETS_MAX: usize = 64;
 
 /// Most datagrams without the secret that are looked at at once.
 const FOREIGN_MAX: usize = 64;
@@ -39,10 +45,11 @@ impl Inbox {
         Ok(Inbox { socket, secret })
     }
 
-    /// What the other end must know.
-    pub fn address(&self) -> io::Result<Vec<u8>> {
+    /// What the other end of the connection must know.
+    pub fn address(&self, stream: &TcpStream) -> io::Result<Vec<u8>> {
         let port = self.socket.local_addr()?.port().to_le_bytes();
-        Ok([&port[..], &self.secret].concat())
+        let ends = ends(stream.local_addr()?, stream.peer_addr()?);
+        Ok([&port[..], &self.secret, ends.as_bytes()].concat())
     }
 
     /// The next message.
@@ -62,20 +69,25 @@ impl Inbox {
     }
 }
 
+/// A connection's address at the client and at the server, as one of them sees both.
+fn ends(client: SocketAddr, server: SocketAddr) -> String {
+    format!("{client} {server}")
+}
+
 /// Where datagrams for a client go.
 #[derive(Debug)]
 pub struct Way {
-    from: SocketAddr,
+    socket: Arc<UdpSocket>,
     to: SocketAddr,
     secret: [u8; SECRET_LEN],
 }
 
-/// A server's sockets: one for each of its addresses to which clients have connected.
+/// A server's sockets: one for each of its addresses to which clients are connected.
 #[derive(Debug)]
 pub struct Outbox {
     /// The longest datagram in bytes; 0 for none.
     len_max: usize,
-    sockets: BTreeMap<SocketAddr, UdpSocket>,
+    sockets: BTreeMap<SocketAddr, Weak<UdpSocket>>,
     datagram: Vec<u8>,
 }
 
@@ -86,29 +98,36 @@ impl Outbox {
 
     /// The way to the other end of this connection, which has told where it takes datagrams.
     pub fn way(&mut self, stream: &TcpStream, address: &[u8]) -> Option<Way> {
-        let (port, secret) = address.split_at_checked(PORT_LEN)?;
+        let (port, rest) = address.split_at_checked(PORT_LEN)?;
+        let (secret, told) = rest.split_at_checked(SECRET_LEN)?;
         let port = u16::from_le_bytes(port.try_into().ok()?);
-        let secret = secret.try_into().ok()?;
         let (from, mut to) = (stream.local_addr().ok()?, stream.peer_addr().ok()?);
-        to.set_port(port);
-        if self.len_max == 0 || port == 0 || self.open(from).is_err() {
+        if self.len_max == 0 || port == 0 || told != ends(to, from).as_bytes() {
             return None;
         }
-        Some(Way { from, to, secret })
+        to.set_port(port);
+        let secret = secret.try_into().ok()?;
+        Some(Way { socket: self.open(from).ok()?, to, secret })
     }
 
-    fn open(&mut self, from: SocketAddr) -> io::Result<()> {
-        if let Entry::Vacant(place) = self.sockets.entry(from) {
-            let socket = UdpSocket::bind(from)?;
-            socket.set_nonblocking(true)?;
-            place.insert(socket);
+    /// The socket at this address. It closes with the last connection that has a way from there.
+    fn open(&mut self, from: SocketAddr) -> io::Result<Arc<UdpSocket>> {
+        if let Some(socket) = self.sockets.get(&from).and_then(Weak::upgrade) {
+            return Ok(socket);
         }
-        Ok(())
+        self.sockets.retain(|_, socket| socket.strong_count() > 0);
+        if self.sockets.len() >= SOCKETS_MAX {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let socket = UdpSocket::bind(from)?;
+        socket.set_nonblocking(true)?;
+        let socket = Arc::new(socket);
+        self.sockets.insert(from, Arc::downgrade(&socket));
+        Ok(socket)
     }
 
     /// Sends a message. False if it is too long, or cannot be sent now.
     pub fn send(&mut self, way: &Way, message: &[u8]) -> bool {
-        let Some(socket) = self.sockets.get(&way.from) else { return false };
         let len = SECRET_LEN + message.len();
         if len > self.len_max {
             return false;
@@ -116,6 +135,6 @@ impl Outbox {
         self.datagram.clear();
         self.datagram.extend_from_slice(&way.secret);
         self.datagram.extend_from_slice(message);
-        socket.send_to(&self.datagram, way.to).is_ok_and(|sent| sent == len)
+        way.socket.send_to(&self.datagram, way.to).is_ok_and(|sent| sent == len)
     }
 }

@@ -328,7 +328,7 @@ impl Endpoint for Sockets {
         let Stream::Tcp(stream) = &connection.stream else { return Vec::new() };
         // Without a socket answers come over the connection.
         connection.inbox = Inbox::open(stream).ok();
-        let address = connection.inbox.as_ref().and_then(|inbox| inbox.address().ok());
+        let address = connection.inbox.as_ref().and_then(|inbox| inbox.address(stream).ok());
         address.unwrap_or_default()
     }
 

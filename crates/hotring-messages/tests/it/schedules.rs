@@ -12,7 +12,7 @@ const SCHEDULES: u64 = 1000;
 const FOUND: &[(Fault, u64)] = &[
     (Fault::NoReplyCache, 1),
     (Fault::RunTwice, 4),
-    (Fault::AnyTerm, 1),
+    (Fault::AnyTerm, 13),
     (Fault::KeepOverEpoch, 0),
     (Fault::EmptySession, 1),
     (Fault::RunBelowFloor, 0),
@@ -20,12 +20,12 @@ const FOUND: &[(Fault, u64)] = &[
     (Fault::ForgetFloor, 0),
     (Fault::LoseTwice, 8),
     (Fault::SameSession, 3),
-    (Fault::ResendUnknown, 1),
-    (Fault::ReuseIds, 2),
+    (Fault::ResendUnknown, 0),
+    (Fault::ReuseIds, 0),
     (Fault::CallLateNotDone, 1),
     (Fault::NoCredits, 143),
     (Fault::TrustAnswers, 4),
-    (Fault::TrustMessages, 80),
+    (Fault::TrustMessages, 136),
 ];
 
 /// Schedules among which another one is looked for, if the listed one no longer finds its wrong variant.

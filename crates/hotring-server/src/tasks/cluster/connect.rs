@@ -29,6 +29,9 @@ const THREAD: &str = "hotring-coordinator";
 /// The folder of the embedded coordinator, in that of the log.
 const FOLDER: &str = "coordinator";
 
+/// For how long a program that is no node waits for an answer: the disk of the coordinator may be busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A coordinator, and the embedded one if it is that.
 pub(crate) type Found = (Arc<dyn Coordinator>, Option<Embedded>);
 
@@ -43,7 +46,8 @@ pub fn coordinator(config: &Config) -> Result<Arc<dyn Coordinator>, StartError> 
                 "name the coordinator by the HOST:PORT of its node, or by etcd://HOST:PORT,...";
             Err(StartError::new(why))
         }
-        Some(address) => Ok(connect(address, config)?.0),
+        // No lease ends while such a program waits.
+        Some(address) => Ok(reach(address, config, config.replication.lease().max(PATIENCE))?.0),
     }
 }
 
@@ -52,6 +56,15 @@ pub fn coordinator(config: &Config) -> Result<Arc<dyn Coordinator>, StartError> 
 /// # Errors
 /// The embedded one cannot begin. Another one need not answer yet.
 pub(crate) fn connect(address: &CoordinatorAddress, config: &Config) -> Result<Found, StartError> {
+    reach(address, config, config.replication.lease() / 2)
+}
+
+/// Each request to another node's coordinator ends within `limit`.
+fn reach(
+    address: &CoordinatorAddress,
+    config: &Config,
+    limit: Duration,
+) -> Result<Found, StartError> {
     match address {
         CoordinatorAddress::Embedded => {
             let folder = config.log.is_on.then(|| config.log.data.join(FOLDER));
@@ -61,7 +74,6 @@ pub(crate) fn connect(address: &CoordinatorAddress, config: &Config) -> Result<F
         }
         CoordinatorAddress::Node(address) => {
             let (address, config) = (source(address)?, Arc::new(config.clone()));
-            let limit = config.replication.lease() / 2;
             let hosted = Hosted::begin(move || {
                 let open = move || open(config.clone(), address.clone());
                 Ok(Remote::new(open, limit))
