@@ -356,7 +356,13 @@ fn a_replica_comes_back_beside_writers_that_never_pause() {
                 wire.send(batch.as_bytes());
                 while !ends.load(Ordering::Relaxed) {
                     wire.send(batch.as_bytes());
-                    (0..200).for_each(|_| assert_eq!(wire.reply(), ok()));
+                    for reply in (0..200).map(|_| wire.reply()) {
+                        // On a busy machine the replica that has come back may be silent for too long.
+                        let lacks = |error: &String| error.starts_with("NOREPLICAS ");
+                        let is_right =
+                            reply == ok() || matches!(&reply, Reply::Error(e) if lacks(e));
+                        assert!(is_right, "{reply:?}");
+                    }
                 }
             });
         }
