@@ -1,13 +1,17 @@
 //! Mirrors of both shards' keys, at a holder that reads what it has in each step.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::parts::Shard;
 use super::world::{KEYS, World};
 use crate::ids::Moment;
 use crate::mirrors::{Ask, Closing, Dropped, Grants, Holder, Key, MirrorAct, Owner, Version};
-use crate::slots::SLOTS;
+use crate::slots::{SLOTS, SlotSet};
+
+/// Made once: a schedule asks for it in most of its steps.
+static ALL_SLOTS: LazyLock<SlotSet> = LazyLock::new(|| (0..SLOTS).collect());
 
 /// The move's number.
 const MOVE: Closing = Closing::Move(0);
@@ -54,7 +58,7 @@ impl World {
     /// A move of all slots is about to let writes wait.
     pub(super) fn close_mirrors(&mut self, at: usize) {
         let now = self.now;
-        self.shards[at].owner().close(now, MOVE, (0..SLOTS).collect());
+        self.shards[at].owner().close(now, MOVE, ALL_SLOTS.clone());
         self.act_on_mirrors(at);
     }
 
