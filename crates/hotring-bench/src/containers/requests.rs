@@ -13,7 +13,7 @@ const COMMANDS: u64 = 5;
 const USUAL: usize = 32;
 /// The long values in kB, and how much less often they are asked for than other values.
 const LONG: [(usize, u64); 2] = [(1, 1), (64, 20)];
-/// Keys with a value of the greatest length.
+/// Keys with a value of each of these lengths.
 const LONG_KEYS: u64 = 100;
 
 /// A write and a read, as scripts of locks and limiters have, and its digest.
@@ -24,8 +24,8 @@ fn key(number: u64) -> String {
     format!("key:{number:012}")
 }
 
-fn long_key(number: u64) -> String {
-    format!("long:{number:011}")
+fn long_key(kilobytes: usize, number: u64) -> String {
+    format!("{kilobytes:02}kB:{number:011}")
 }
 
 /// All requests.
@@ -52,10 +52,10 @@ pub fn all(sizes: Sizes) -> Vec<Case> {
         script("EVALSHA", DIGEST, keys),
         transaction(keys),
     ];
-    all.extend(LONG.into_iter().map(|(kilobytes, share)| set(kilobytes, share, keys)));
+    all.extend(LONG.into_iter().map(|(kilobytes, share)| set(kilobytes, share)));
     let (kilobytes, share) = LONG[1];
     let get = Case::new(format!("GET of {kilobytes} kB"), Answer::Text, move |client, draw| {
-        client.push(&[b"GET", long_key(draw.below(LONG_KEYS)).as_bytes()]);
+        client.push(&[b"GET", long_key(kilobytes, draw.below(LONG_KEYS)).as_bytes()]);
     });
     all.push(Case { share, ..get });
     all
@@ -81,20 +81,20 @@ fn transaction(keys: u64) -> Case {
     Case { share: 2, ..case }
 }
 
-fn set(kilobytes: usize, share: u64, keys: u64) -> Case {
+fn set(kilobytes: usize, share: u64) -> Case {
     let value = vec![b'v'; kilobytes * 1_000];
-    let keys = keys.min(LONG_KEYS);
     let case = Case::new(format!("SET of {kilobytes} kB"), Answer::Done, move |client, draw| {
-        client.push(&[b"SET", long_key(draw.below(keys)).as_bytes(), &value]);
+        client.push(&[b"SET", long_key(kilobytes, draw.below(LONG_KEYS)).as_bytes(), &value]);
     });
     Case { share, ..case }
 }
 
 /// Fills all keys that are read.
 pub fn load(client: &mut Client, sizes: Sizes) -> Result<()> {
-    let longest = vec![b'v'; LONG[LONG.len() - 1].0 * 1_000];
+    let (kilobytes, _) = LONG[1];
+    let longest = vec![b'v'; kilobytes * 1_000];
     for number in 0..LONG_KEYS {
-        client.call(&[b"SET", long_key(number).as_bytes(), &longest])?;
+        client.call(&[b"SET", long_key(kilobytes, number).as_bytes(), &longest])?;
     }
     fill(client, sizes.keys())?;
     let is_known = client.call(&[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()])?
