@@ -314,8 +314,8 @@ impl Log {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether writing has failed permanently.
-    pub(crate) fn is_lost(&self) -> bool {
+    /// Whether writing has failed permanently: nothing more is written until the log is opened again.
+    pub fn is_lost(&self) -> bool {
         self.error().is_some_and(|error| !error.is_temporary)
     }
 

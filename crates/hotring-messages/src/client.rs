@@ -30,10 +30,7 @@ impl<E: Endpoint> Client<E> {
             caller.posted();
         }
         assert!(endpoint.slab().free_len() > 0, "a slot must be left for sending");
-        if caller.wants_datagrams() {
-            caller.set_datagram_address(endpoint.datagrams_at(server));
-        }
-        Client {
+        let mut client = Client {
             endpoint,
             server,
             caller,
@@ -42,6 +39,14 @@ impl<E: Endpoint> Client<E> {
             damaged: 0,
             completions: Vec::new(),
             out: Vec::new(),
+        };
+        client.open_datagrams();
+        client
+    }
+
+    fn open_datagrams(&mut self) {
+        if self.caller.wants_datagrams() {
+            self.caller.set_datagram_address(self.endpoint.datagrams_at(self.server));
         }
     }
 
@@ -114,9 +119,7 @@ impl<E: Endpoint> Client<E> {
             self.endpoint.slab().give(slot);
         }
         self.caller.reconnected();
-        if self.caller.wants_datagrams() {
-            self.caller.set_datagram_address(self.endpoint.datagrams_at(server));
-        }
+        self.open_datagrams();
     }
 
     /// Takes what has arrived, and sends what can be sent.

@@ -65,8 +65,15 @@ pub struct Changes {
 
 #[derive(Clone, Copy, Debug)]
 struct Rest {
-    until: Moment,
+    since: Moment,
     lasts: Duration,
+}
+
+impl Rest {
+    /// When it is forgotten: only a key that is written again before rests for longer.
+    fn forgotten_at(&self) -> Moment {
+        self.since + self.lasts * 2
+    }
 }
 
 /// The keys that are mirrored, and those that rest.
@@ -86,12 +93,12 @@ impl Choice {
         let before = before.map_or(Duration::ZERO, |rest| rest.lasts);
         let lasts = (before * 2).clamp(FIRST_REST, LONGEST_REST);
         if self.rests.len() == RESTING_MAX && !self.rests.contains_key(key) {
-            let first = self.rests.iter().min_by_key(|(_, rest)| rest.until + rest.lasts);
+            let first = self.rests.iter().min_by_key(|(_, rest)| rest.forgotten_at());
             if let Some(key) = first.map(|(key, _)| key.clone()) {
                 self.rests.remove(&key);
             }
         }
-        self.rests.insert(key.into(), Rest { until: now + lasts, lasts });
+        self.rests.insert(key.into(), Rest { since: now, lasts });
     }
 
     /// Of the chosen keys only these are mirrored: the owner refuses some for a moment, and others end with their slot.
@@ -101,7 +108,7 @@ impl Choice {
 
     /// Chooses again. `heats` has every key with a share worth naming. Named keys come first, in their order.
     pub fn decide(&mut self, now: Moment, budget: Budget, mut heats: Vec<Heat>) -> Changes {
-        self.rests.retain(|_, rest| now < rest.until + rest.lasts);
+        self.rests.retain(|_, rest| now < rest.forgotten_at());
         heats.sort_by(|a, b| match (a.is_named, b.is_named) {
             // The sort is stable.
             (true, true) => Ordering::Equal,
@@ -139,7 +146,7 @@ impl Choice {
     fn rests_now(&self, now: Moment, heat: &Heat) -> bool {
         let Some(rest) = self.rests.get(&heat.key) else { return false };
         let longest = if heat.is_named { LONGEST_NAMED_REST } else { LONGEST_REST };
-        now + rest.lasts < rest.until + rest.lasts.min(longest)
+        now < rest.since + rest.lasts.min(longest)
     }
 }
 

@@ -120,8 +120,12 @@ impl Durability {
 
     /// Whether the log is not synced up to this record yet, but a sync is still possible.
     pub(crate) fn may_sync(&self, lsn: Lsn) -> bool {
-        let may = |log: &Arc<Log>| log.error().is_none_or(|error| error.is_temporary);
-        !self.is_abandoned() && self.log().is_some_and(|log| log.synced() < lsn && may(log))
+        !self.is_abandoned() && self.log().is_some_and(|log| log.synced() < lsn && !log.is_lost())
+    }
+
+    /// Whether there is a log that cannot be written, for now or for good.
+    pub fn is_failing(&self) -> bool {
+        self.log().is_some_and(|log| log.error().is_some())
     }
 
     /// Whether the queue of unwritten records is full: writes must wait.

@@ -1,6 +1,7 @@
 //! What drives the mirrors of this node's hot keys: whether there may be any, which keys, and what the store guards for
 //! them. `hotring-server`'s `tasks/cluster/mirrors` calls it.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use hotring_cluster::mirrors::{Closing, GRANT, Heat, Key, MirrorAct};
@@ -45,12 +46,10 @@ impl Server {
         let is_due = driver.chosen_at.is_none_or(|at| at.elapsed() >= CHOICE);
         if is_due && epoch.is_some() {
             driver.chosen_at = Some(clock::monotonic());
-            let mut heats = self.named(cluster, &settings.mirror_always, session);
-            heats.extend(
-                self.heats(session, 2 * settings.mirror_budget.keys)
-                    .into_iter()
-                    .filter(|heat| !settings.mirror_always.contains(&heat.key)),
-            );
+            let named: HashSet<&Key> = settings.mirror_always.iter().collect();
+            let mut heats = self.heats(session, 2 * settings.mirror_budget.keys);
+            heats.retain(|heat| !named.contains(&heat.key));
+            heats.extend(self.named(cluster, &settings.mirror_always, session));
             mirrors.choose(settings.mirror_budget, heats);
         }
         self.change_guards(mirrors, session);

@@ -251,8 +251,7 @@ impl ReplyCache {
 
     /// Whether a copy of a write has come while it ran: its client does not count on the first answer any more.
     pub fn is_asked_again(&self, head: &Head) -> bool {
-        let session = self.sessions.get(&head.session).filter(|_| self.is_of_term(head));
-        let write = session.and_then(|session| session.writes.get(&head.id));
+        let write = self.write(head);
         matches!(write, Some(Write::Running { is_asked_again: true })) && !wrong!(LoseTwice)
     }
 
@@ -280,15 +279,21 @@ impl ReplyCache {
 
     /// Whether the reply to a write is kept.
     pub fn keeps(&self, head: &Head) -> bool {
-        let session = self.sessions.get(&head.session).filter(|_| self.is_of_term(head));
-        let write = session.and_then(|session| session.writes.get(&head.id));
-        matches!(write, Some(Write::Replied(_)))
+        matches!(self.write(head), Some(Write::Replied(_)))
     }
 
     /// The longest message that the client of this request reads, in bytes; 0 if its session is over.
     pub fn message_len_max(&self, head: &Head) -> usize {
-        let session = self.sessions.get(&head.session).filter(|_| self.is_of_term(head));
-        session.map_or(0, |session| session.message_len_max as usize)
+        self.session(head).map_or(0, |session| session.message_len_max as usize)
+    }
+
+    /// The session of a request, if that is not over.
+    fn session(&self, head: &Head) -> Option<&Session> {
+        self.sessions.get(&head.session).filter(|_| self.is_of_term(head))
+    }
+
+    fn write(&self, head: &Head) -> Option<&Write> {
+        self.session(head)?.writes.get(&head.id)
     }
 
     fn is_of_term(&self, head: &Head) -> bool {

@@ -576,7 +576,7 @@ pub(super) fn tell_end(primary: &mut Primary, now: Moment, log: &Log) -> Lsn {
 /// would belong to two epochs. A log that has failed for good takes no records at all.
 fn ends_with(log: &Log, last: Lsn) -> bool {
     let end = log.handed();
-    let ends = end == last || log.error().is_some_and(|error| !error.is_temporary);
+    let ends = end == last || log.is_lost();
     if !ends {
         tracing::error!(
             end,

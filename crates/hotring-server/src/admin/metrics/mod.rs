@@ -196,8 +196,7 @@ static PARTS: &[Part] = &[
         l.value(u8::from(f.facts.server.persist.durability.log().is_some()));
     }),
     gauge("log_failing", "1 while the log cannot be written", |f, l| {
-        let log = f.facts.server.persist.durability.log();
-        l.value(u8::from(log.is_some_and(|log| log.error().is_some())));
+        l.value(u8::from(f.facts.server.persist.durability.is_failing()));
     }),
     counter("log_records_total", "Records handed to the log since it was created", |f, l| {
         l.value(f.facts.server.persist.durability.log().map_or(0, |log| log.handed()));

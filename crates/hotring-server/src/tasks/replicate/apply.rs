@@ -262,8 +262,7 @@ impl<'a> Follower<'a> {
     pub(super) fn tell(&self) {
         if !self.is_copying() {
             let positions = self.positions();
-            let is_full =
-                self.server.persist.durability.log().is_some_and(|log| log.error().is_some());
+            let is_full = self.server.persist.durability.is_failing();
             self.server.replication.with_replica(|replica, _| {
                 replica.note_full(is_full);
                 replica.applied(positions);

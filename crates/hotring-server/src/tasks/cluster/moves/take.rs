@@ -10,8 +10,8 @@ use hotring_cluster::directory::{MoveId, Wanted};
 use hotring_cluster::moves::{Attempt, Incoming, IncomingAct as Act, Outcome, ToSource, ToTarget};
 use hotring_commands::host::clock;
 use hotring_commands::state::moves::{Arrival, Arrived, codec};
+use hotring_log::Lsn;
 use hotring_log::wire::Kind;
-use hotring_log::{Log, Lsn};
 use hotring_store::{Importer, Session};
 use tokio::sync::mpsc::{self, Receiver, UnboundedReceiver, UnboundedSender};
 
@@ -89,11 +89,6 @@ impl Drop for Taker {
             self.close();
         }
     }
-}
-
-/// Whether nothing that is written from now on reaches the disk, until the server is started again.
-fn has_failed(log: &Log) -> bool {
-    log.error().is_some_and(|error| !error.is_temporary)
 }
 
 enum Happened {
@@ -186,7 +181,7 @@ impl Taker {
         // Without files a power cut takes everything, whichever shard has it.
         let Some(log) = self.reign.server().persist.durability.log() else { return Some(true) };
         let is_synced = log.synced() >= own;
-        (is_synced || has_failed(log)).then_some(is_synced)
+        (is_synced || log.is_lost()).then_some(is_synced)
     }
 
     fn hear(&mut self, happened: Happened) {
@@ -306,8 +301,7 @@ impl Taker {
             self.reign.forgets.notify_one();
         }
         // A log that cannot write now would fail at the end of the import, and that would begin again and again.
-        let log = self.reign.server().persist.durability.log();
-        let can_write = log.is_none_or(|log| log.error().is_none());
+        let can_write = !self.reign.server().persist.durability.is_failing();
         self.machine.receive(message, is_clean && can_write);
     }
 
